@@ -1,0 +1,80 @@
+import type { Guest } from './guest/guest.ts';
+
+/**
+ * The port that every kind of isolated computer implements. What stands above a driver does not know
+ * how a sandbox is isolated, nor that it runs on this machine: it sees a Machine and its Guest.
+ * testkit/src/driver-conformance.ts holds the promises made here.
+ */
+export interface MachineLimits {
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  readonly pids: number;
+}
+
+export interface MachineSpec {
+  readonly id: string;
+  readonly hostname: string;
+  /** The image: an immutable root filesystem, shared by every sandbox that was made from it. */
+  readonly imageDir: string;
+  /** The sandbox's own disk: holds `upper` and `work`; the root is an overlay of the two over the image. */
+  readonly diskDir: string;
+  readonly limits: MachineLimits;
+  /** A directory of the host that is mounted at /workspace, with owners as they are on the host's side of the id map. */
+  readonly workspaceDir?: string;
+  /** For drivers whose network must stand before the start: the path of a prepared network namespace. */
+  readonly netns?: string;
+}
+
+export interface MachineUsage {
+  readonly memoryBytes: number;
+  readonly cpuUsec: number;
+  readonly pids: number;
+  /** How often the kernel killed for memory. */
+  readonly oomKills: number;
+}
+
+export interface Machine {
+  readonly id: string;
+  /** On the host; its /proc/<pid>/ns/net is the sandbox's network namespace. */
+  readonly pid: number;
+  readonly guest: Guest;
+  /** Settles when the sandbox's PID 1 is gone, whoever ended it. */
+  readonly exited: Promise<void>;
+  /** Every process stands still until thaw. */
+  freeze(): Promise<void>;
+  thaw(): Promise<void>;
+  setLimits(limits: MachineLimits): Promise<void>;
+  usage(): Promise<MachineUsage>;
+  /** Asks, then kills after the grace; when it returns no process, mount or cgroup of it is left. Idempotent. */
+  stop(graceMs: number): Promise<void>;
+  /**
+   * Writes the memory of every process to the directory (new, on the same filesystem as the disks). While `frozen` runs the
+   * sandbox stands still, so a disk snapshot taken there is of the same instant. Absent where memory cannot be kept.
+   */
+  checkpoint?(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }>;
+}
+
+export interface DriverHealth {
+  readonly usable: boolean;
+  /** Version and platform, for people. */
+  readonly detail: string;
+  /** Version, platform and CPU features that a memory image depends on: equal strings may restore each other's. */
+  readonly memoryCompatibility: string | null;
+  readonly findings: readonly { severity: 'error' | 'warning'; message: string; fix: string }[];
+}
+
+export interface Driver {
+  readonly name: string;
+  readonly keepsMemory: boolean;
+  /** True when the network namespace must be prepared before the start. */
+  readonly needsNetns: boolean;
+  probe(): Promise<DriverHealth>;
+  start(spec: MachineSpec): Promise<Machine>;
+  /** Finds a sandbox that an earlier daemon left running; undefined when it no longer runs. */
+  adopt(spec: MachineSpec): Promise<Machine | undefined>;
+  /** Starts a machine from what checkpoint wrote; its disk is a copy of the one snapshotted with it. */
+  restore?(spec: MachineSpec, checkpointDir: string): Promise<Machine>;
+  /** Ends and cleans every sandbox of this home that is not to be kept; returns the ids it removed. */
+  sweep(keep: ReadonlySet<string>): Promise<string[]>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,170 @@
+/**
+ * What the daemon may ask of the agent that is PID 1 in a sandbox. Every path here is a path inside
+ * the sandbox and is resolved there by the agent, never on the host.
+ */
+export interface ProcessRequest {
+  readonly argv: readonly [string, ...string[]];
+  /** The whole environment of the process: the agent adds nothing but HOME, USER, SHELL and PATH when they are absent. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Default: the home directory of the user. */
+  readonly cwd?: string;
+  /** A name or a numeric id from the sandbox's own /etc/passwd; default root. */
+  readonly user?: string;
+  /** Kill the whole process group after this time. */
+  readonly timeoutMs?: number;
+}
+
+export interface ExitStatus {
+  /** Exit code, or null when a signal ended it. */
+  readonly code: number | null;
+  /** Signal number, or null when it exited by itself. */
+  readonly signal: number | null;
+  readonly timedOut: boolean;
+}
+
+export interface OutputChunk {
+  readonly stream: 'stdout' | 'stderr';
+  readonly data: Buffer;
+}
+
+/** A foreground process: it is killed with its group when the handle is closed or the connection is lost. */
+export interface GuestProcess {
+  readonly pid: number;
+  /** Both streams in the order of arrival, with back-pressure to the process. May be iterated once. */
+  readonly output: AsyncIterable<OutputChunk>;
+  /** Settles after all output was delivered or dropped. */
+  readonly exit: Promise<ExitStatus>;
+  writeStdin(data: Uint8Array): Promise<void>;
+  endStdin(): Promise<void>;
+  signal(signal: number): Promise<void>;
+  close(): void;
+}
+
+export interface JobInfo {
+  readonly id: number;
+  readonly pid: number;
+  readonly argv: readonly string[];
+  readonly startedAtMs: number;
+  readonly running: boolean;
+  readonly exit: ExitStatus | null;
+  /** Total bytes ever written to the log, and the oldest offset still kept. */
+  readonly logBytes: number;
+  readonly logStart: number;
+}
+
+export interface JobLog {
+  readonly chunks: readonly OutputChunk[];
+  /** Pass it to the next read. */
+  readonly cursor: number;
+  /** Bytes between the cursor given and what is still kept. */
+  readonly droppedBytes: number;
+  readonly running: boolean;
+  readonly exit: ExitStatus | null;
+}
+
+export interface PtyInfo {
+  readonly id: number;
+  readonly pid: number;
+  readonly argv: readonly string[];
+  readonly cols: number;
+  readonly rows: number;
+  readonly running: boolean;
+  readonly exit: ExitStatus | null;
+}
+
+/** One attachment to a terminal. Closing it leaves the terminal running; attach again to go on. */
+export interface PtyAttachment {
+  /** First what the terminal last showed (up to 64 KiB), then what it shows from now on. Ends when the terminal ends. */
+  readonly output: AsyncIterable<Buffer>;
+  readonly exit: Promise<ExitStatus>;
+  write(data: Uint8Array): Promise<void>;
+  detach(): void;
+}
+
+export type FileKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
+
+export interface FileStat {
+  readonly path: string;
+  readonly kind: FileKind;
+  readonly sizeBytes: number;
+  /** Permission bits only, for example 0o644. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly mtimeMs: number;
+  readonly target: string | null;
+}
+
+export interface WriteOptions {
+  readonly mode?: number;
+  /** Names or ids, `user` or `user:group`; default: what the file had, else root. */
+  readonly owner?: string;
+  readonly createParents?: boolean;
+}
+
+export interface WatchEvent {
+  readonly kind: 'created' | 'modified' | 'removed' | 'moved' | 'overflow';
+  readonly path: string;
+  /** Where it went, for `moved`. */
+  readonly to: string | null;
+}
+
+export interface ByteStream {
+  readonly input: AsyncIterable<Buffer>;
+  write(data: Uint8Array): Promise<void>;
+  end(): Promise<void>;
+  close(): void;
+}
+
+export interface ForkNotice {
+  readonly sandboxId: string;
+  readonly name: string;
+  readonly hostname: string;
+  /** Fresh bytes that the agent stirs into the kernel's pool where the kernel lets it. */
+  readonly entropy: Uint8Array;
+}
+
+export interface Guest {
+  exec(request: ProcessRequest): Promise<GuestProcess>;
+
+  startJob(request: ProcessRequest & { readonly keepAwake?: boolean }): Promise<JobInfo>;
+  listJobs(): Promise<JobInfo[]>;
+  /** Waits up to waitMs for output past the cursor or for the end of the job. */
+  readJob(id: number, options: { cursor?: number; maxBytes?: number; waitMs?: number }): Promise<JobLog>;
+  signalJob(id: number, signal: number): Promise<void>;
+
+  openPty(request: ProcessRequest & { cols: number; rows: number }): Promise<PtyInfo>;
+  listPtys(): Promise<PtyInfo[]>;
+  attachPty(id: number): Promise<PtyAttachment>;
+  resizePty(id: number, cols: number, rows: number): Promise<void>;
+  signalPty(id: number, signal: number): Promise<void>;
+
+  stat(path: string): Promise<FileStat>;
+  list(path: string, options: { depth?: number; limit?: number }): Promise<{ entries: FileStat[]; truncated: boolean }>;
+  read(path: string, range?: { offset?: number; length?: number }): AsyncIterable<Buffer>;
+  /** Written beside the target and renamed over it: readers see the old or the new file. Returns the bytes written. */
+  write(path: string, data: AsyncIterable<Uint8Array>, options?: WriteOptions): Promise<number>;
+  move(from: string, to: string): Promise<void>;
+  remove(path: string, options?: { recursive?: boolean }): Promise<void>;
+  mkdir(path: string, options?: { parents?: boolean; mode?: number }): Promise<void>;
+  watch(path: string, options: { recursive: boolean; signal: AbortSignal }): AsyncIterable<WatchEvent>;
+  /** A tar (ustar with pax where needed) of what is below the path. */
+  pack(path: string): AsyncIterable<Buffer>;
+  /** Unpacks such a tar below an existing or new directory; refuses entries that leave it. */
+  unpack(path: string, tar: AsyncIterable<Uint8Array>): Promise<{ files: number; bytes: number }>;
+
+  /** Connects to a TCP port on the sandbox's own loopback. */
+  dial(port: number): Promise<ByteStream>;
+
+  setHostname(hostname: string): Promise<void>;
+  /** After a fork or a restore of memory: sets the hostname, stirs entropy, writes the event file and signals. */
+  announceFork(notice: ForkNotice): Promise<void>;
+  /** Flushes the sandbox's filesystems. */
+  sync(): Promise<void>;
+  /** TERM to every process, KILL after the grace, then PID 1 ends. */
+  shutdown(graceMs: number): Promise<void>;
+
+  /** Settles when the connection is gone. */
+  readonly closed: Promise<void>;
+  close(): void;
+}

@@ -1,0 +1,36 @@
+/**
+ * The port for the disks of sandboxes: directories with `upper` and `work` that are snapshotted and cloned whole.
+ * testkit/src/disk-store-conformance.ts holds the promises made here, on every engine.
+ */
+export interface DiskUsage {
+  /** What the tree holds if one copied it out. */
+  readonly referencedBytes: number;
+  /** What it alone occupies: what deleting it would free. */
+  readonly usedBytes: number;
+}
+
+export interface DiskStore {
+  readonly engine: 'btrfs' | 'reflink' | 'copy';
+  diskDir(diskId: string): string;
+  snapshotDir(snapshotId: string): string;
+  /** Where memory images of checkpoints live; same filesystem as the disks. */
+  memoryDir(snapshotId: string): string;
+
+  createDisk(diskId: string, sizeBytes: number): Promise<void>;
+  cloneDisk(snapshotId: string, diskId: string, sizeBytes: number): Promise<void>;
+  /** The disk becomes what the snapshot holds, in one step; the sandbox is stopped or frozen out of it. A crash leaves the old or the new one. */
+  replaceDisk(diskId: string, snapshotId: string, sizeBytes: number): Promise<void>;
+  /** Immutable from its first instant; the caller froze the sandbox where it runs. */
+  snapshotDisk(diskId: string, snapshotId: string): Promise<void>;
+  /** Idempotent, all of them. */
+  removeDisk(diskId: string): Promise<void>;
+  removeSnapshot(snapshotId: string): Promise<void>;
+  resizeDisk(diskId: string, sizeBytes: number): Promise<void>;
+
+  diskUsage(diskId: string): Promise<DiskUsage>;
+  snapshotUsage(snapshotId: string): Promise<DiskUsage>;
+  /** What is on the pool, half-made things included, for recovery. */
+  list(): Promise<{ disks: string[]; snapshots: string[] }>;
+  freeBytes(): Promise<number>;
+  close(): Promise<void>;
+}

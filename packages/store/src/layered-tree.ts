@@ -1,0 +1,31 @@
+/**
+ * A root filesystem as a sandbox sees it: an image, and above it what was changed, in the form that overlayfs writes
+ * (whiteouts are character devices 0/0; an opaque directory carries user.overlay.opaque or trusted.overlay.opaque).
+ */
+export interface LayeredTree {
+  readonly imageDir: string;
+  readonly upperDir: string;
+}
+
+export interface TreeChange {
+  /** Absolute, as seen inside the sandbox. */
+  readonly path: string;
+  readonly change: 'added' | 'removed' | 'modified' | 'mode';
+  readonly kind: 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
+  readonly sizeBefore: number | null;
+  readonly sizeAfter: number | null;
+  readonly modeBefore: number | null;
+  readonly modeAfter: number | null;
+}
+
+export interface MergeConflict {
+  readonly path: string;
+  readonly ours: 'added' | 'removed' | 'modified' | 'mode';
+  readonly theirs: 'added' | 'removed' | 'modified' | 'mode';
+}
+
+export interface MergePlan {
+  /** Changes of `theirs` since `base` that `ours` does not have yet and that clash with nothing. */
+  readonly changes: readonly TreeChange[];
+  readonly conflicts: readonly MergeConflict[];
+}
