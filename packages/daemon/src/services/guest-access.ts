@@ -1,0 +1,19 @@
+import type { Guest } from '@coppice/runtime';
+
+/** A sandbox in use: as long as a lease is held it is not idle. */
+export interface GuestLease {
+  readonly sandboxId: string;
+  readonly name: string;
+  /** The environment that every process of the sandbox gets. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly guest: Guest;
+  /** Marks activity: a long call that is silent is idle again. */
+  touch(): void;
+  release(): void;
+}
+
+/** The way to the inside of a sandbox for every service that runs something there. */
+export interface GuestAccess {
+  /** By id or name. Wakes a paused sandbox first; refuses a stopped or failed one with wrong_state and how to start it. */
+  acquire(ref: string): Promise<GuestLease>;
+}

@@ -1,0 +1,174 @@
+import { z } from 'zod';
+import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
+
+const portSchema = z.int().min(1).max(65535);
+
+/** An IPv4 address or block; the network that sandboxes get has no IPv6. */
+const blockSchema = z.union(
+  [z.ipv4(), z.cidrv4()],
+  'must be an IPv4 address or a block such as 198.51.100.0/24',
+);
+
+export const networkPolicySchema = z.strictObject({
+  allow_internet: z.boolean().default(false),
+  allow_inter_sandbox: z.boolean().default(false),
+  /** Destination ports that may be reached; empty means every port that the rest of the policy allows. */
+  allowed_ports: z.array(portSchema).max(256).default([]),
+  allow: z.array(blockSchema).max(256).default([]),
+  deny: z.array(blockSchema).max(256).default([]),
+});
+export type NetworkPolicyBody = z.infer<typeof networkPolicySchema>;
+
+/** Only the fields given change. */
+export const networkPatchSchema = z.strictObject({
+  allow_internet: z.boolean().optional(),
+  allow_inter_sandbox: z.boolean().optional(),
+  allowed_ports: z.array(portSchema).max(256).optional(),
+  allow: z.array(blockSchema).max(256).optional(),
+  deny: z.array(blockSchema).max(256).optional(),
+});
+
+export const environmentSchema = z
+  .record(
+    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/, 'must be a variable name'),
+    z.string().max(131_072),
+  )
+  .refine((env) => Object.values(env).every((value) => !value.includes('\0')), 'a value holds a NUL byte')
+  .refine((env) => Object.keys(env).length <= 1024, 'more than 1024 variables');
+
+export const labelsSchema = z
+  .record(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}$/, 'must be a label name'), z.string().max(256))
+  .refine((labels) => Object.keys(labels).length <= 64, 'more than 64 labels');
+
+const limits = {
+  cpus: z.number().min(0.1).max(256),
+  memory_mb: z.int().min(16).max(4_194_304),
+  disk_mb: z.int().min(16).max(67_108_864),
+  pids: z.int().min(8).max(4_194_304),
+};
+
+export const driverNameSchema = z.enum(['container', 'gvisor']);
+
+/** What happens when a sandbox has been idle for its timeout: memory to disk where the driver can, or the processes end and the disk stays. */
+export const idleActionSchema = z.enum(['pause', 'stop']);
+
+export const createSandboxSchema = z.strictObject({
+  name: nameSchema.optional(),
+  image: refSchema.optional(),
+  /** Grow it from this snapshot or checkpoint instead of an image. */
+  from: refSchema.optional(),
+  driver: driverNameSchema.optional(),
+  cpus: limits.cpus.optional(),
+  memory_mb: limits.memory_mb.optional(),
+  disk_mb: limits.disk_mb.optional(),
+  pids: limits.pids.optional(),
+  env: environmentSchema.optional(),
+  labels: labelsSchema.optional(),
+  network: networkPolicySchema.optional(),
+  idle_timeout_s: z.int().min(1).max(31_536_000).nullable().optional(),
+  idle_action: idleActionSchema.optional(),
+  max_lifetime_s: z.int().min(1).max(31_536_000).nullable().optional(),
+  /** A directory of the host, a worktree of a workspace, that becomes /workspace. Admin only. */
+  workspace: z.string().min(1).max(4096).startsWith('/', 'must be an absolute path').optional(),
+});
+export type CreateSandbox = z.infer<typeof createSandboxSchema>;
+
+export const updateSandboxSchema = z.strictObject({
+  name: nameSchema.optional(),
+  labels: labelsSchema.optional(),
+  /** Merged into the environment that later processes get; null removes a variable. */
+  env: z
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/), z.string().max(131_072).nullable())
+    .optional(),
+  cpus: limits.cpus.optional(),
+  memory_mb: limits.memory_mb.optional(),
+  disk_mb: limits.disk_mb.optional(),
+  pids: limits.pids.optional(),
+  idle_timeout_s: z.int().min(1).max(31_536_000).nullable().optional(),
+  idle_action: idleActionSchema.optional(),
+  max_lifetime_s: z.int().min(1).max(31_536_000).nullable().optional(),
+});
+
+export const sandboxStateSchema = z.enum([
+  'creating',
+  'running',
+  'stopped',
+  'paused',
+  'failed',
+  'destroying',
+]);
+export type SandboxState = z.infer<typeof sandboxStateSchema>;
+
+export const portForwardSchema = z.object({
+  guest_port: portSchema,
+  host_port: portSchema,
+  url: z.string(),
+});
+
+export const sandboxSchema = z.object({
+  id: sandboxIdSchema,
+  name: z.string(),
+  state: sandboxStateSchema,
+  /** Why it failed, for people; null otherwise. */
+  failure: z.string().nullable(),
+  image: z.string(),
+  driver: driverNameSchema,
+  cpus: z.number(),
+  memory_mb: z.number(),
+  disk_mb: z.number(),
+  pids: z.number(),
+  /** Names only: values may be secrets. */
+  env_names: z.array(z.string()),
+  labels: z.record(z.string(), z.string()),
+  network: networkPolicySchema,
+  address: z.string().nullable(),
+  hostname: z.string(),
+  forwards: z.array(portForwardSchema),
+  idle_timeout_s: z.number().nullable(),
+  idle_action: idleActionSchema,
+  max_lifetime_s: z.number().nullable(),
+  workspace: z.string().nullable(),
+  /** What it grew from. */
+  parent: z.object({ snapshot_id: snapshotIdSchema, sandbox_id: sandboxIdSchema.nullable() }).nullable(),
+  created_at: z.string(),
+  started_at: z.string().nullable(),
+});
+export type Sandbox = z.infer<typeof sandboxSchema>;
+
+/** What creation and fork add to it; the token reaches this sandbox only and is shown once. */
+export const createdSandboxSchema = sandboxSchema.extend({
+  token: z.string(),
+  boot_ms: z.number(),
+  from_pool: z.boolean(),
+});
+export type CreatedSandbox = z.infer<typeof createdSandboxSchema>;
+
+export const sandboxUsageSchema = z.object({
+  memory_bytes: z.number(),
+  cpu_usec: z.number(),
+  pids: z.number(),
+  oom_kills: z.number(),
+  disk_referenced_bytes: z.number(),
+  disk_used_bytes: z.number(),
+});
+
+export const sandboxDetailSchema = sandboxSchema.extend({ usage: sandboxUsageSchema.nullable() });
+export type SandboxDetail = z.infer<typeof sandboxDetailSchema>;
+
+export const listSandboxesQuery = z.strictObject({
+  state: sandboxStateSchema.optional(),
+  /** `key=value` or `key`; several separated by commas must all hold. */
+  label: z.string().max(1024).optional(),
+  image: refSchema.optional(),
+  parent: refSchema.optional(),
+});
+
+export const stopSandboxSchema = z.strictObject({ grace_s: z.number().min(0).max(300).default(5) });
+/** `disk` keeps the files only, and says so by name; `memory` refuses where memory cannot be kept. */
+export const pauseSandboxSchema = z.strictObject({ keep: z.enum(['memory', 'disk']).default('memory') });
+
+export const forwardPortSchema = z.strictObject({
+  guest_port: portSchema,
+  host_port: z.int().min(1024, 'must be 1024 or above').max(65535).optional(),
+});
+export type PortForward = z.infer<typeof portForwardSchema>;

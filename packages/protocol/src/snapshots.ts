@@ -1,0 +1,156 @@
+import { z } from 'zod';
+import { fileKindSchema } from './files.ts';
+import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
+import { guestPathSchema } from './processes.ts';
+import { createdSandboxSchema, environmentSchema, labelsSchema, sandboxStateSchema } from './sandboxes.ts';
+
+export const createSnapshotSchema = z.strictObject({
+  /** Unique within the sandbox it is of; found by `sandbox/name` style references through the sandbox. */
+  name: nameSchema.optional(),
+  note: z.string().max(4096).default(''),
+  tags: z.array(nameSchema).max(32).default([]),
+  /** Keep the memory of every process too: a checkpoint. */
+  memory: z.boolean().default(false),
+});
+
+export const snapshotSchema = z.object({
+  id: snapshotIdSchema,
+  name: z.string(),
+  note: z.string(),
+  tags: z.array(z.string()),
+  /** The sandbox it is of; it may be gone while the snapshot lives on. */
+  sandbox_id: sandboxIdSchema,
+  sandbox_name: z.string(),
+  /** The snapshot that the disk had grown from. */
+  parent_id: snapshotIdSchema.nullable(),
+  image: z.string(),
+  driver: z.string(),
+  engine: z.string(),
+  has_memory: z.boolean(),
+  memory_bytes: z.number().nullable(),
+  /** How long the sandbox stood still for it. */
+  pause_ms: z.number().nullable(),
+  /** Counted in the background; null until then. */
+  referenced_bytes: z.number().nullable(),
+  used_bytes: z.number().nullable(),
+  created_at: z.string(),
+});
+export type Snapshot = z.infer<typeof snapshotSchema>;
+
+/** A snapshot by id, or by name within the sandbox that the call is about. */
+export const restoreSchema = z.strictObject({ snapshot: refSchema });
+export const restoredSchema = z.object({
+  sandbox_id: sandboxIdSchema,
+  snapshot_id: snapshotIdSchema,
+  state: sandboxStateSchema,
+  with_memory: z.boolean(),
+});
+
+const forkFields = {
+  name: nameSchema.optional(),
+  /** With count above 1: names are prefix-1, prefix-2 … */
+  name_prefix: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,50}$/)
+    .optional(),
+  count: z.int().min(1).max(100).default(1),
+  labels: labelsSchema.optional(),
+  /** Added to the environment that carries over. */
+  env: environmentSchema.optional(),
+};
+export const forkSnapshotSchema = z.strictObject(forkFields);
+export const forkSandboxSchema = z.strictObject({
+  ...forkFields,
+  /** Fork from this snapshot of the sandbox instead of from what it is now. */
+  snapshot: refSchema.optional(),
+  /** From now, with the memory of every process. */
+  memory: z.boolean().default(false),
+});
+export const forkedSchema = z.object({
+  snapshot_id: snapshotIdSchema,
+  forks: z.array(createdSandboxSchema),
+  failures: z.array(z.object({ index: z.number(), name: z.string(), code: z.string(), message: z.string() })),
+});
+export type Forked = z.infer<typeof forkedSchema>;
+
+/** Each side is a snapshot (id, or `sandbox:name`) or a sandbox (as it is now). */
+export const diffQuery = z.strictObject({
+  from: refSchema,
+  to: refSchema,
+  limit: z.coerce.number().int().min(1).max(100_000).default(10_000),
+});
+const changeKindSchema = z.enum(['added', 'removed', 'modified', 'mode']);
+export const changeSchema = z.object({
+  path: z.string(),
+  change: changeKindSchema,
+  kind: fileKindSchema,
+  size_before: z.number().nullable(),
+  size_after: z.number().nullable(),
+  mode_before: z.string().nullable(),
+  mode_after: z.string().nullable(),
+});
+export type Change = z.infer<typeof changeSchema>;
+export const diffSchema = z.object({
+  from: z.string(),
+  to: z.string(),
+  changes: z.array(changeSchema),
+  truncated: z.boolean(),
+  summary: z.object({ added: z.number(), removed: z.number(), modified: z.number(), mode: z.number() }),
+});
+export type Diff = z.infer<typeof diffSchema>;
+export const fileDiffQuery = z.strictObject({ from: refSchema, to: refSchema, path: guestPathSchema });
+export const fileDiffSchema = z.object({
+  path: z.string(),
+  binary: z.boolean(),
+  unified: z.string(),
+  truncated: z.boolean(),
+});
+
+export const mergeSchema = z.strictObject({
+  /** The fork whose changes since its base are brought in. */
+  from: refSchema,
+  /** Who wins where both changed the same path. Without it conflicts stop the merge and nothing is written. */
+  prefer: z.enum(['ours', 'theirs']).optional(),
+  dry_run: z.boolean().default(false),
+});
+export const mergedSchema = z.object({
+  into: sandboxIdSchema,
+  from: sandboxIdSchema,
+  base_snapshot_id: snapshotIdSchema.nullable(),
+  applied: z.boolean(),
+  changes: z.array(changeSchema),
+  conflicts: z.array(z.object({ path: z.string(), ours: changeKindSchema, theirs: changeKindSchema })),
+  /** Taken of the target just before anything was written: restore it to undo the merge. */
+  undo_snapshot_id: snapshotIdSchema.nullable(),
+});
+export type Merged = z.infer<typeof mergedSchema>;
+
+export const lineageNodeSchema = z.object({
+  kind: z.enum(['image', 'sandbox', 'snapshot']),
+  id: z.string(),
+  name: z.string(),
+  parent: z.string().nullable(),
+  state: z.string().nullable(),
+  has_memory: z.boolean(),
+  memory_bytes: z.number().nullable(),
+  referenced_bytes: z.number().nullable(),
+  used_bytes: z.number().nullable(),
+  created_at: z.string(),
+});
+export const lineageSchema = z.object({ nodes: z.array(lineageNodeSchema) });
+export type LineageNode = z.infer<typeof lineageNodeSchema>;
+
+export const exportQuery = z.strictObject({
+  memory: z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .default(true),
+});
+export const importQuery = z.strictObject({
+  name: nameSchema.optional(),
+  /** Take the files alone where the memory in the file does not fit this machine. */
+  disk_only: z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .default(false),
+});
