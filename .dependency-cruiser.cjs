@@ -1,0 +1,116 @@
+/** The direction of dependencies. Each rule says why it is there; `npm run checks` enforces them. */
+const inside = (...packages) => `^packages/(${packages.join('|')})/`;
+
+module.exports = {
+  forbidden: [
+    {
+      name: 'no-cycles',
+      comment:
+        'Two files that need each other are one concept in two places: neither can be read, tested or moved alone.',
+      severity: 'error',
+      from: {},
+      to: { circular: true },
+    },
+    {
+      name: 'protocol-imports-nothing-of-ours',
+      comment:
+        'The contract is what everybody shares. If it knew one side, the other side would depend on it too.',
+      severity: 'error',
+      from: { path: inside('protocol') },
+      to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli', 'testkit') },
+    },
+    {
+      name: 'store-and-runtime-do-not-know-each-other',
+      comment:
+        'Disks are versioned without machines (workspaces), and machines run on any disk. Services of the daemon join them.',
+      severity: 'error',
+      from: { path: inside('store', 'runtime') },
+      to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli'), pathNot: '^packages/$1/' },
+    },
+    {
+      name: 'clients-speak-only-the-protocol',
+      comment:
+        'The SDK and the CLI may run on another machine than the daemon: they reach it through the API and never through its code.',
+      severity: 'error',
+      from: { path: inside('sdk', 'cli') },
+      to: { path: inside('daemon', 'runtime') },
+    },
+    {
+      name: 'sdk-is-small',
+      comment: 'Whoever embeds the client gets the protocol and nothing else of ours.',
+      severity: 'error',
+      from: { path: inside('sdk') },
+      to: { path: inside('store', 'cli', 'testkit') },
+    },
+    {
+      name: 'only-workspace-commands-use-the-store',
+      comment: 'Every other command goes through the daemon, which owns the disks and their locks.',
+      severity: 'error',
+      from: { path: inside('cli'), pathNot: '^packages/cli/(src/jvs|test)/' },
+      to: { path: inside('store') },
+    },
+    {
+      name: 'nobody-imports-a-program',
+      comment: 'Daemon and CLI are programs: they are started, not imported.',
+      severity: 'error',
+      from: { path: '^packages/([^/]+)/' },
+      to: { path: inside('daemon', 'cli'), pathNot: '^packages/$1/' },
+    },
+    {
+      name: 'product-code-needs-no-test-code',
+      comment: 'The testkit is for tests; what ships must not pull it in.',
+      severity: 'error',
+      from: { path: '^packages/[^/]+/src/', pathNot: inside('testkit') },
+      to: { path: '(^packages/testkit/|^packages/[^/]+/test/|^node_modules/vitest/)' },
+    },
+    {
+      name: 'drivers-do-not-know-each-other',
+      comment: 'A driver can be added or removed alone; what two of them share is a module beside drivers/.',
+      severity: 'error',
+      from: { path: '^packages/runtime/src/drivers/([^/]+)/' },
+      to: { path: '^packages/runtime/src/drivers/', pathNot: '^packages/runtime/src/drivers/$1/' },
+    },
+    {
+      name: 'the-domain-knows-no-doors-and-no-database',
+      comment:
+        'Services and domain are the same whichever door a request came through and wherever state is kept.',
+      severity: 'error',
+      from: { path: '^packages/daemon/src/(domain|services)/' },
+      to: { path: '^packages/daemon/src/api/' },
+    },
+    {
+      name: 'packages-are-entered-by-the-front-door',
+      comment:
+        'What index.ts does not name is free to change. Tests of a package may look inside it; other packages may not.',
+      severity: 'error',
+      from: { path: '^packages/([^/]+)/' },
+      to: { path: '^packages/[^/]+/src/', pathNot: ['^packages/$1/', '^packages/[^/]+/src/index\\.ts$'] },
+    },
+    {
+      name: 'imports-exist',
+      comment: 'An import that cannot be resolved fails only when that line is reached.',
+      severity: 'error',
+      from: {},
+      to: { couldNotResolve: true },
+    },
+    {
+      name: 'dependencies-are-declared',
+      comment: 'A package that is there only because another needs it vanishes without warning.',
+      severity: 'error',
+      from: { path: '^packages/[^/]+/src/' },
+      to: { dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'] },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    includeOnly: '^(packages|node_modules)/',
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    combinedDependencies: false,
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'node', 'default', 'types'],
+      extensions: ['.ts', '.mjs', '.js', '.cjs', '.d.ts'],
+    },
+  },
+};

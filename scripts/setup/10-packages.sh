@@ -1,0 +1,19 @@
+# What the daemon and its sandboxes run on.
+title="Debian packages"
+levels=(all test)
+source scripts/lib/debian-packages.sh
+
+needs=(
+  bubblewrap:bwrap         # starts containers
+  btrfs-progs:mkfs.btrfs   # makes the storage pool
+  iproute2:ip              # network of a sandbox
+  nftables:nft             # its policy
+  mount:losetup            # loop devices below the pool
+  gcc:cc                   # builds the guest programs
+  make:make
+  libc6-dev:/usr/include/stdio.h
+)
+
+inputs() { :; }
+is_present() { [[ -z $(missing_packages "${needs[@]}") ]]; }
+install() { install_packages "${needs[@]}"; }

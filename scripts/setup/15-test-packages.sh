@@ -1,0 +1,19 @@
+# What only the tests run on.
+title="Debian packages for the tests"
+levels=(test)
+source scripts/lib/debian-packages.sh
+
+needs=(
+  xfsprogs:mkfs.xfs     # a filesystem with reflinks
+  e2fsprogs:mkfs.ext4   # one without
+  acl:setfacl           # fidelity of copies
+  attr:setfattr
+  procps:ps
+  python3:python3       # programs inside sandboxes
+  git:git
+  jq:jq                 # the shell loops of the workspace guide
+)
+
+inputs() { :; }
+is_present() { [[ -z $(missing_packages "${needs[@]}") ]]; }
+install() { install_packages "${needs[@]}"; }

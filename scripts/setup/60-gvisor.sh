@@ -1,0 +1,67 @@
+# runsc, for sandboxes whose memory can be branched. Optional: without it everything else works, and
+# `coppice doctor` says what is missing.
+title="gVisor (runsc)"
+levels=(all test)
+optional=yes
+source scripts/lib/debian-packages.sh
+
+# Older releases restore no checkpoint into a root at another path.
+oldest_release=20240101
+
+runsc_release() { runsc --version 2>/dev/null | sed -n 's/^runsc version [^0-9]*\([0-9]\{8\}\).*/\1/p'; }
+candidate_release() { apt-cache policy runsc | sed -n 's/^ *Candidate: [^~]*~\?\([0-9]\{8\}\).*/\1/p'; }
+is_recent() { [[ -n $1 && $1 -ge $oldest_release ]]; }
+
+inputs() { :; }
+is_present() { :; }
+
+install() {
+  if is_recent "$(runsc_release)"; then return 0; fi
+  if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+    echo "only root can install it, from Debian packages; put a runsc of your own on PATH instead"
+    return 1
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  if ! is_recent "$(candidate_release)"; then enable_backports; fi
+  apt_get update
+  if ! is_recent "$(candidate_release)"; then
+    echo "no Debian package of runsc from $oldest_release or later can be had here"
+    return 1
+  fi
+  apt_get install --yes --no-install-recommends runsc
+  is_recent "$(runsc_release)" || { echo "the installed runsc does not answer"; return 1; }
+}
+
+# Takes the mirror that the machine is configured with, so that no host is named here, and lets apt have
+# nothing but runsc from backports.
+enable_backports() {
+  local codename uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  uri=$(mirror_of "$codename")
+  if [[ -z $uri ]]; then
+    echo "no Debian source for \"$codename\" is configured here"
+    return 1
+  fi
+  cat >/etc/apt/preferences.d/coppice-runsc <<PIN
+Package: *
+Pin: release n=$codename-backports
+Pin-Priority: 1
+
+Package: runsc
+Pin: release n=$codename-backports
+Pin-Priority: 600
+PIN
+  cat >/etc/apt/sources.list.d/coppice-backports.sources <<SOURCE
+Types: deb
+URIs: $uri
+Suites: $codename-backports
+Components: main
+SOURCE
+  [[ ! -e $keyring ]] || echo "Signed-By: $keyring" >>/etc/apt/sources.list.d/coppice-backports.sources
+}
+
+# Asked of apt itself, which knows every form that its sources may be written in.
+mirror_of() { # codename
+  apt-get indextargets --format '$(CREATED_BY)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)' |
+    awk -F'|' -v suite="$1" '$1 == "Packages" && $2 == suite && $3 == "main" { print $4; exit }'
+}
