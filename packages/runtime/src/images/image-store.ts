@@ -1,0 +1,144 @@
+import { mkdir, rm, stat, symlink } from 'node:fs/promises';
+import { isAbsolute, join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
+import { buildHostRootfs } from './host-rootfs.ts';
+import type { BuildOptions, BuiltRootfs, Image } from './image.ts';
+import { ImageDirectory } from './image-directory.ts';
+import { checkImageName } from './image-name.ts';
+import { type Manifest, readManifest } from './manifest.ts';
+
+export interface ImageStoreOptions {
+  readonly directory: string;
+  readonly newId: () => string;
+  readonly now: () => Date;
+}
+
+export interface LinkOptions extends BuildOptions {
+  readonly manifest?: Manifest;
+}
+
+type FillRootfs = (rootfs: string) => Promise<BuiltRootfs>;
+
+/** The images of a home. One process owns them; within it any number of builds may run at once. */
+export class ImageStore {
+  readonly #directory: ImageDirectory;
+  readonly #newId: () => string;
+  readonly #now: () => Date;
+  /** Names that are being built: whoever asks for one meanwhile waits for the same build. */
+  readonly #building = new Map<string, Promise<Image>>();
+
+  private constructor(directory: ImageDirectory, options: ImageStoreOptions) {
+    this.#directory = directory;
+    this.#newId = options.newId;
+    this.#now = options.now;
+  }
+
+  /** Removes what earlier processes left half made. */
+  static async open(options: ImageStoreOptions): Promise<ImageStore> {
+    const directory = new ImageDirectory(options.directory);
+    await directory.sweep();
+    return new ImageStore(directory, options);
+  }
+
+  /** Where the root filesystem of an image is; never to be written to. */
+  rootfs(id: string): string {
+    return this.#directory.rootfs(id);
+  }
+
+  /** In the order in which they were made. */
+  list(): Promise<Image[]> {
+    return this.#directory.list();
+  }
+
+  async find(nameOrId: string): Promise<Image | undefined> {
+    const images = await this.list();
+    return images.find((image) => image.id === nameOrId || image.name === nameOrId);
+  }
+
+  async get(nameOrId: string): Promise<Image> {
+    const image = await this.find(nameOrId);
+    if (image !== undefined) return image;
+    throw new CoppiceError('not_found', `there is no image ${JSON.stringify(nameOrId.slice(0, 80))}`, {
+      hint: 'See `coppice images`; import one with `coppice images import`, or use `host` or `debian:<suite>`.',
+    });
+  }
+
+  /** Like get, but makes the images that Coppice knows how to make itself when they are first asked for. */
+  async ensure(nameOrId: string, options: BuildOptions = {}): Promise<Image> {
+    const existing = await this.find(nameOrId);
+    if (existing !== undefined) return existing;
+    if (nameOrId === 'host') return this.#joinOrBuild('host', options, (rootfs) => fillHost(rootfs, options));
+    return this.get(nameOrId);
+  }
+
+  /**
+   * An image whose files stay where they are; whoever owns the directory promises not to change it, and may give its
+   * manifest to spare the walk.
+   */
+  async link(name: string, path: string, options: LinkOptions = {}): Promise<Image> {
+    checkImageName(name);
+    if (!isAbsolute(path) || !(await stat(path).catch(() => undefined))?.isDirectory()) {
+      throw new CoppiceError('invalid_argument', `${path} is not the absolute path of a directory`);
+    }
+    return this.#build(name, options, async (rootfs) => {
+      await rm(rootfs, { recursive: true });
+      await symlink(path, rootfs);
+      return { source: { kind: 'linked', path }, warnings: [], manifest: options.manifest };
+    });
+  }
+
+  /** The caller made sure that no sandbox and no snapshot uses it. */
+  async remove(id: string): Promise<void> {
+    const image = await this.get(id);
+    await this.#directory.remove(image.id);
+  }
+
+  #joinOrBuild(name: string, options: BuildOptions, fill: FillRootfs): Promise<Image> {
+    return this.#building.get(name) ?? this.#build(name, options, fill);
+  }
+
+  #build(name: string, options: BuildOptions, fill: FillRootfs): Promise<Image> {
+    if (this.#building.has(name)) return Promise.reject(nameTaken(name));
+    const build = this.#buildOnce(name, options, fill).finally(() => this.#building.delete(name));
+    this.#building.set(name, build);
+    return build;
+  }
+
+  async #buildOnce(name: string, options: BuildOptions, fill: FillRootfs): Promise<Image> {
+    if ((await this.find(name)) !== undefined) throw nameTaken(name);
+    const id = this.#newId();
+    const building = await this.#directory.makeBuilding(id);
+    try {
+      const rootfs = join(building, 'rootfs');
+      await mkdir(rootfs, { mode: 0o755 });
+      const { source, warnings, manifest: known } = await fill(rootfs);
+      const content = source.kind !== 'host' && source.kind !== 'linked';
+      options.onProgress?.({ phase: 'computing the digest', done: 0, total: null, unit: 'steps' });
+      const manifest = known ?? (await readManifest(`${rootfs}/`, { content, signal: options.signal }));
+      const image: Image = { id, name, source, ...manifest, createdAt: this.#now().toISOString(), warnings };
+      await this.#directory.publish(building, image);
+      return image;
+    } catch (error) {
+      await rm(building, { recursive: true, force: true });
+      throw buildFailure(name, error);
+    }
+  }
+}
+
+async function fillHost(rootfs: string, options: BuildOptions): Promise<BuiltRootfs> {
+  await buildHostRootfs(rootfs, options);
+  return { source: { kind: 'host' }, warnings: [] };
+}
+
+const nameTaken = (name: string): CoppiceError =>
+  new CoppiceError('name_taken', `there is already an image named ${name}, or it is being made`);
+
+function buildFailure(name: string, error: unknown): unknown {
+  const { code, name: kind } = error as NodeJS.ErrnoException;
+  if (kind === 'AbortError')
+    return new CoppiceError('cancelled', `making the image ${name} was cancelled`, { cause: error });
+  const full =
+    code === 'ENOSPC' || code === 'EDQUOT' || (error as Error).message.includes('No space left on device');
+  if (!full) return error;
+  return new CoppiceError('no_space', `there is no space left to make the image ${name}`, { cause: error });
+}

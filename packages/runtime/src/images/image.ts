@@ -1,0 +1,47 @@
+import type { Manifest } from './manifest.ts';
+
+/** An immutable root filesystem that sandboxes are made from. */
+export interface Image {
+  readonly id: string;
+  readonly name: string;
+  readonly source: ImageSource;
+  /** What the files add up to; hardlinked names count once. */
+  readonly sizeBytes: number;
+  readonly fileCount: number;
+  readonly createdAt: string;
+  /**
+   * `sha256:` covers names, metadata and content; `sha256-meta:` names and metadata (size and modification time
+   * stand for the content), for images that share their files with the machine's own.
+   */
+  readonly digest: string;
+  /** What could not be kept of the source, in words for people. */
+  readonly warnings: readonly string[];
+}
+
+export type ImageSource =
+  | { readonly kind: 'host' }
+  | { readonly kind: 'directory'; readonly path: string }
+  | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' }
+  | { readonly kind: 'debian'; readonly suite: string }
+  | { readonly kind: 'linked'; readonly path: string };
+
+export interface ImageProgress {
+  readonly phase: string;
+  readonly done: number;
+  /** Null where the end is not known beforehand. */
+  readonly total: number | null;
+  readonly unit: 'bytes' | 'steps';
+}
+
+export interface BuildOptions {
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: ImageProgress) => void;
+}
+
+/** What a builder has to say about the root filesystem that it made. */
+export interface BuiltRootfs {
+  readonly source: ImageSource;
+  readonly warnings: readonly string[];
+  /** Where it is known already. */
+  readonly manifest?: Manifest;
+}

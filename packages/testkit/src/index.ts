@@ -1,0 +1,1 @@
+export { linkHostImage, sharedHostRootfs } from './shared-host-image.ts';
