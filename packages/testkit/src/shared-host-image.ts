@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { IdSource } from '@coppice/protocol';
@@ -22,9 +22,10 @@ export async function sharedHostRootfs(): Promise<string> {
   if (await exists(rootfs)) return rootfs;
   await mkdir(directory, { recursive: true });
   await removeLeftovers();
-  const building = join(directory, `.building-${process.pid}-${Date.now()}`);
+  const building = await mkdtemp(join(directory, `.building-${process.pid}-`));
   try {
-    await mkdir(join(building, 'rootfs'), { recursive: true });
+    await chmod(building, 0o755);
+    await mkdir(join(building, 'rootfs'));
     await buildHostRootfs(join(building, 'rootfs'));
     const manifest = await readManifest(join(building, 'rootfs'), { content: false });
     await writeFile(join(building, 'manifest.json'), JSON.stringify(manifest));
