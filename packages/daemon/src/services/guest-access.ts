@@ -17,3 +17,17 @@ export interface GuestAccess {
   /** By id or name. Wakes a paused sandbox first; refuses a stopped or failed one with wrong_state and how to start it. */
   acquire(ref: string): Promise<GuestLease>;
 }
+
+/** Holds a lease for as long as the work takes. */
+export const withGuest = async <T>(
+  guests: GuestAccess,
+  ref: string,
+  work: (lease: GuestLease) => Promise<T>,
+): Promise<T> => {
+  const lease = await guests.acquire(ref);
+  try {
+    return await work(lease);
+  } finally {
+    lease.release();
+  }
+};

@@ -1,0 +1,58 @@
+import type { Readable } from 'node:stream';
+import type { RouteName, Routes } from '@coppice/protocol';
+import type { z } from 'zod';
+import type { MessageSocket } from './message-socket.ts';
+
+/** Who calls: a token and what it may reach. */
+export interface Principal {
+  readonly tokenId: string;
+  /** `admin`, or `sandbox:<id>`. */
+  readonly scope: string;
+}
+
+type Parsed<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
+  ? z.output<S>
+  : undefined;
+
+/** One request, validated: a handler calls one service with it and gives back the answer. */
+export interface Call<N extends RouteName> {
+  readonly params: Parsed<Routes[N], 'params'>;
+  readonly query: Parsed<Routes[N], 'query'>;
+  readonly body: Parsed<Routes[N], 'body'>;
+  /** The body of a route that uploads. */
+  readonly upload: Readable;
+  readonly principal: Principal;
+  /** Aborted when the caller goes away. */
+  readonly signal: AbortSignal;
+  /** The sequence number a reconnecting reader of server-sent events had seen. */
+  readonly lastEventId: string | undefined;
+}
+
+export interface ByteAnswer {
+  readonly bytes: AsyncIterable<Uint8Array>;
+  readonly contentType: string;
+  readonly sizeBytes?: number;
+  readonly fileName?: string;
+}
+
+export interface ServerEvent {
+  readonly id?: string;
+  readonly event?: string;
+  readonly data: unknown;
+}
+
+type Answered<N extends RouteName> = Routes[N]['answer'] extends 'json'
+  ? Promise<Parsed<Routes[N], 'result'>>
+  : Routes[N]['answer'] extends 'text'
+    ? Promise<string>
+    : Routes[N]['answer'] extends 'bytes'
+      ? Promise<ByteAnswer>
+      : Routes[N]['answer'] extends 'events'
+        ? Promise<AsyncIterable<ServerEvent>>
+        : Promise<void>;
+
+export type Handler<N extends RouteName> = Routes[N]['answer'] extends 'socket'
+  ? (call: Call<N>, socket: MessageSocket) => Promise<void>
+  : (call: Call<N>) => Answered<N>;
+
+export type Handlers = { readonly [N in RouteName]: Handler<N> };

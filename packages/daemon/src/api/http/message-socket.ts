@@ -1,0 +1,74 @@
+import { CoppiceError } from '@coppice/protocol';
+import type { RawData, WebSocket } from 'ws';
+
+export type Message = { readonly text: string } | { readonly binary: Buffer };
+
+const highWaterBytes = 4 * 1024 * 1024;
+const queuedMessages = 64;
+
+const toBuffer = (data: RawData): Buffer => {
+  if (Array.isArray(data)) return Buffer.concat(data);
+  return data instanceof ArrayBuffer ? Buffer.from(data) : data;
+};
+
+/** A WebSocket as a sequence of messages, with back-pressure both ways. */
+export class MessageSocket {
+  readonly #socket: WebSocket;
+  readonly #queue: Message[] = [];
+  readonly #closed = Promise.withResolvers<void>();
+  #wake: (() => void) | undefined;
+  #open = true;
+
+  constructor(socket: WebSocket) {
+    this.#socket = socket;
+    socket.on('message', (data, isBinary) => {
+      const buffer = toBuffer(data);
+      this.#queue.push(isBinary ? { binary: buffer } : { text: buffer.toString() });
+      if (this.#queue.length >= queuedMessages) socket.pause();
+      this.#wake?.();
+    });
+    socket.on('error', () => socket.terminate());
+    socket.on('close', () => {
+      this.#open = false;
+      this.#wake?.();
+      this.#closed.resolve();
+    });
+  }
+
+  /** Settles when the peer is gone. */
+  get closed(): Promise<void> {
+    return this.#closed.promise;
+  }
+
+  /** The next message; undefined once the peer is gone. */
+  async next(): Promise<Message | undefined> {
+    while (this.#queue.length === 0 && this.#open) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    const message = this.#queue.shift();
+    if (this.#socket.isPaused && this.#queue.length < queuedMessages / 2) this.#socket.resume();
+    return message;
+  }
+
+  /** Returns at once while little is under way, and otherwise when the peer has taken it. */
+  send(data: string | Uint8Array): Promise<void> | undefined {
+    if (!this.#open) throw new CoppiceError('cancelled', 'the caller closed the connection');
+    if (this.#socket.bufferedAmount < highWaterBytes) {
+      this.#socket.send(data, () => {});
+      return undefined;
+    }
+    return new Promise((resolve, reject) => {
+      this.#socket.send(data, (error) => {
+        if (error)
+          reject(new CoppiceError('cancelled', 'the caller closed the connection', { cause: error }));
+        else resolve();
+      });
+    });
+  }
+
+  close(code = 1000): void {
+    this.#socket.close(code);
+  }
+}

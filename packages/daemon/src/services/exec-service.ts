@@ -1,0 +1,155 @@
+import { CoppiceError, type ExecResult, type Exit, type execSchema } from '@coppice/protocol';
+import type { GuestProcess, OutputChunk } from '@coppice/runtime';
+import type { z } from 'zod';
+import type { GuestAccess, GuestLease } from './guest-access.ts';
+import { outputText, unfinishedTail } from './output-text.ts';
+import { type CommandInput, toExit, toProcessRequest } from './process-request.ts';
+
+type ExecInput = z.output<typeof execSchema>;
+
+/** A process that streams; closing it kills the process group. */
+export interface ExecStream {
+  readonly pid: number;
+  readonly output: AsyncIterable<OutputChunk>;
+  readonly exit: Promise<Exit>;
+  writeStdin(data: Uint8Array): Promise<void>;
+  endStdin(): Promise<void>;
+  signal(signal: number): Promise<void>;
+  close(): void;
+}
+
+/** Keeps the first bytes of a stream and counts the rest. */
+class CappedOutput {
+  readonly #capBytes: number;
+  readonly #chunks: Buffer[] = [];
+  #keptBytes = 0;
+  #seenBytes = 0;
+
+  constructor(capBytes: number) {
+    this.#capBytes = capBytes;
+  }
+
+  add(data: Buffer): void {
+    this.#seenBytes += data.length;
+    const room = this.#capBytes - this.#keptBytes;
+    if (room <= 0) return;
+    const kept = data.length <= room ? data : data.subarray(0, room);
+    this.#chunks.push(kept);
+    this.#keptBytes += kept.length;
+  }
+
+  finish(): { bytes: Buffer; cutBytes: number } {
+    const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+    // A character that the cap split would read as binary.
+    const whole =
+      this.#seenBytes > bytes.length ? bytes.subarray(0, bytes.length - unfinishedTail(bytes)) : bytes;
+    return { bytes: whole, cutBytes: this.#seenBytes - whole.length };
+  }
+}
+
+const stdinOf = (input: ExecInput): Buffer | undefined => {
+  if (input.stdin !== undefined && input.stdin_base64 !== undefined) {
+    throw new CoppiceError('invalid_argument', 'give stdin or stdin_base64, not both');
+  }
+  if (input.stdin !== undefined) return Buffer.from(input.stdin);
+  return input.stdin_base64 === undefined ? undefined : Buffer.from(input.stdin_base64, 'base64');
+};
+
+/** Foreground commands. */
+export class ExecService {
+  readonly #guests: GuestAccess;
+
+  constructor(guests: GuestAccess) {
+    this.#guests = guests;
+  }
+
+  /** Runs to the end and keeps the output up to the cap. The process group is killed when the caller goes away. */
+  async run(ref: string, input: ExecInput, signal?: AbortSignal): Promise<ExecResult> {
+    const stdin = stdinOf(input);
+    const startedMs = performance.now();
+    const lease = await this.#guests.acquire(ref);
+    try {
+      const process = await lease.guest.exec(toProcessRequest(lease, input));
+      return await this.#collect(process, input.max_output_bytes, stdin, startedMs, signal);
+    } finally {
+      lease.release();
+    }
+  }
+
+  async #collect(
+    process: GuestProcess,
+    capBytes: number,
+    stdin: Buffer | undefined,
+    startedMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ExecResult> {
+    const abort = () => process.close();
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      const feeding = this.#feed(process, stdin);
+      const stdout = new CappedOutput(capBytes);
+      const stderr = new CappedOutput(capBytes);
+      for await (const { stream, data } of process.output) (stream === 'stdout' ? stdout : stderr).add(data);
+      const exit = await process.exit;
+      await feeding;
+      signal?.throwIfAborted();
+      const out = stdout.finish();
+      const err = stderr.finish();
+      const outText = outputText(out.bytes);
+      const errText = outputText(err.bytes);
+      return {
+        ...toExit(exit),
+        stdout: outText.text,
+        stderr: errText.text,
+        binary: outText.base64 !== null || errText.base64 !== null,
+        stdout_base64: outText.base64,
+        stderr_base64: errText.base64,
+        stdout_cut_bytes: out.cutBytes,
+        stderr_cut_bytes: err.cutBytes,
+        duration_ms: Math.round((performance.now() - startedMs) * 1000) / 1000,
+      };
+    } finally {
+      signal?.removeEventListener('abort', abort);
+      process.close();
+    }
+  }
+
+  /** A process that ends or closes its input early is no failure of the call. */
+  async #feed(process: GuestProcess, stdin: Buffer | undefined): Promise<void> {
+    try {
+      if (stdin !== undefined && stdin.length > 0) await process.writeStdin(stdin);
+      await process.endStdin();
+    } catch (error) {
+      if (!(error instanceof CoppiceError) || error.code === 'internal') throw error;
+    }
+  }
+
+  /** Starts a process whose streams the caller handles; the sandbox is in use until it ends or is closed. */
+  async stream(ref: string, input: CommandInput): Promise<ExecStream> {
+    const lease = await this.#guests.acquire(ref);
+    try {
+      const process = await lease.guest.exec(toProcessRequest(lease, input));
+      return this.#leased(process, lease);
+    } catch (error) {
+      lease.release();
+      throw error;
+    }
+  }
+
+  #leased(process: GuestProcess, lease: GuestLease): ExecStream {
+    const exit = process.exit.then(toExit).finally(() => lease.release());
+    exit.catch(() => {});
+    return {
+      pid: process.pid,
+      output: process.output,
+      exit,
+      writeStdin: (data) => process.writeStdin(data),
+      endStdin: () => process.endStdin(),
+      signal: (signal) => process.signal(signal),
+      close: () => {
+        process.close();
+        lease.release();
+      },
+    };
+  }
+}
