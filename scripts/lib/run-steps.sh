@@ -73,11 +73,8 @@ run_step() { # file, number
   fi
   began=$SECONDS
   local outcome=0
-  # Not `install || …`, under which the shell would go on past a failed command in the middle of it.
-  set +e
-  (set -euo pipefail; install) >"$log" 2>&1 </dev/null 9>&-
-  outcome=$?
-  set -e
+  # A shell of its own, as `set -e` is deaf in any shell whose outcome is being asked for.
+  bash -euo pipefail -c 'source "$1"; install' step "$1" >"$log" 2>&1 </dev/null 9>&- || outcome=$?
   if [[ -n $ticker ]]; then
     kill "$ticker" 2>/dev/null || true
     wait "$ticker" 2>/dev/null || true
@@ -106,4 +103,10 @@ for file in "${steps[@]}"; do
   run_step "$file" "$number" || exit 1
 done
 
-mv -f "$mark" ".tools/stamps/ready-$level"
+# A level holds the ones before it.
+case $level in
+  client) complete=(client) ;;
+  all) complete=(client all) ;;
+  test) complete=(client all test) ;;
+esac
+for done_level in "${complete[@]}"; do cp -p "$mark" ".tools/stamps/ready-$done_level"; done

@@ -5,14 +5,20 @@ levels=(all test)
 optional=yes
 source scripts/lib/debian-packages.sh
 
+backports_source=/etc/apt/sources.list.d/coppice-backports.sources
+backports_pin=/etc/apt/preferences.d/coppice-runsc
+
 # Older releases restore no checkpoint into a root at another path.
 oldest_release=20240101
 
-runsc_release() { runsc --version 2>/dev/null | sed -n 's/^runsc version [^0-9]*\([0-9]\{8\}\).*/\1/p'; }
-candidate_release() { apt-cache policy runsc | sed -n 's/^ *Candidate: [^~]*~\?\([0-9]\{8\}\).*/\1/p'; }
+# Debian says `0.0~20240729.0`, upstream `release-20240729.0`.
+date_in() { grep -oE '\b20[0-9]{6}\b' | head -n 1 || true; }
+runsc_release() { { runsc --version 2>/dev/null || true; } | date_in; }
+candidate_release() { apt-cache policy runsc | grep Candidate: | date_in; }
 is_recent() { [[ -n $1 && $1 -ge $oldest_release ]]; }
 
-inputs() { :; }
+# Tried again when root comes along, or when a runsc appears, changes or goes.
+inputs() { id -u; command -v runsc || echo none; runsc_release; }
 is_present() { :; }
 
 install() {
@@ -23,8 +29,8 @@ install() {
   fi
   export DEBIAN_FRONTEND=noninteractive
   if ! is_recent "$(candidate_release)"; then enable_backports; fi
-  apt_get update
-  if ! is_recent "$(candidate_release)"; then
+  if ! apt_get update || ! is_recent "$(candidate_release)"; then
+    rm -f "$backports_source" "$backports_pin"
     echo "no Debian package of runsc from $oldest_release or later can be had here"
     return 1
   fi
@@ -42,7 +48,7 @@ enable_backports() {
     echo "no Debian source for \"$codename\" is configured here"
     return 1
   fi
-  cat >/etc/apt/preferences.d/coppice-runsc <<PIN
+  cat >"$backports_pin" <<PIN
 Package: *
 Pin: release n=$codename-backports
 Pin-Priority: 1
@@ -51,13 +57,13 @@ Package: runsc
 Pin: release n=$codename-backports
 Pin-Priority: 600
 PIN
-  cat >/etc/apt/sources.list.d/coppice-backports.sources <<SOURCE
+  cat >"$backports_source" <<SOURCE
 Types: deb
 URIs: $uri
 Suites: $codename-backports
 Components: main
 SOURCE
-  [[ ! -e $keyring ]] || echo "Signed-By: $keyring" >>/etc/apt/sources.list.d/coppice-backports.sources
+  [[ ! -e $keyring ]] || echo "Signed-By: $keyring" >>"$backports_source"
 }
 
 # Asked of apt itself, which knows every form that its sources may be written in.

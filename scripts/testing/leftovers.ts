@@ -87,11 +87,13 @@ export const lookAround = (temporary: string): Leftovers =>
     ...processes(temporary).map((line) => `process ${line}`),
   ]);
 
-const settleDeadlineMs = 30_000;
-
 /** What is there now and was not before, after giving what is still being taken down the time to go. */
-export const findLeftovers = async (before: Leftovers, temporary: string): Promise<readonly string[]> => {
-  const deadline = Date.now() + settleDeadlineMs;
+export const findLeftovers = async (
+  before: Leftovers,
+  temporary: string,
+  settleMs = 30_000,
+): Promise<readonly string[]> => {
+  const deadline = Date.now() + settleMs;
   for (;;) {
     const left = [...lookAround(temporary)].filter((thing) => !before.has(thing));
     if (left.length === 0 || Date.now() > deadline) return left;

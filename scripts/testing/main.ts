@@ -22,13 +22,7 @@ const printCheck = ({ check, passed, output, seconds }: CheckOutcome): void => {
 /** Exit code or signal of vitest; undefined when all went well. */
 const runVitest = (temporary: string, totalsPath: string): Promise<string | undefined> =>
   new Promise((resolve) => {
-    const args = [
-      'run',
-      '--passWithNoTests',
-      '--reporter=default',
-      '--reporter=./scripts/testing/totals-reporter.ts',
-      ...paths,
-    ];
+    const args = ['run', '--reporter=default', '--reporter=./scripts/testing/totals-reporter.ts', ...paths];
     const child = spawn('vitest', args, {
       stdio: ['ignore', 'inherit', 'inherit'],
       env: { ...process.env, TMPDIR: temporary, COPPICE_TEST_TOTALS: totalsPath },
