@@ -1,14 +1,8 @@
 import type { Readable } from 'node:stream';
 import type { RouteName, Routes } from '@coppice/protocol';
 import type { z } from 'zod';
+import type { Principal } from '../../services/services.ts';
 import type { MessageSocket } from './message-socket.ts';
-
-/** Who calls: a token and what it may reach. */
-export interface Principal {
-  readonly tokenId: string;
-  /** `admin`, or `sandbox:<id>`. */
-  readonly scope: string;
-}
 
 type Parsed<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
   ? z.output<S>

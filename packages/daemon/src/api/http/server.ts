@@ -4,7 +4,8 @@ import { CoppiceError, type Route, type RouteName, routes } from '@coppice/proto
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import type { ByteAnswer, Call, Handlers, Principal, ServerEvent } from './call.ts';
+import type { Principal } from '../../services/services.ts';
+import type { ByteAnswer, Call, Handlers, ServerEvent } from './call.ts';
 import { docsPage } from './docs-page.ts';
 import type { HostCheck } from './host-check.ts';
 import { MessageSocket } from './message-socket.ts';

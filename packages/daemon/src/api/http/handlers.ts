@@ -1,0 +1,113 @@
+import type { Services } from '../../services/services.ts';
+import type { Handlers, ServerEvent } from './call.ts';
+import { execEvents } from './exec-events.ts';
+import { runOverSocket } from './exec-socket.ts';
+import { attachTerminal } from './terminal-socket.ts';
+
+const done = async (work: Promise<void>): Promise<Record<string, never>> => {
+  await work;
+  return {};
+};
+
+const items = async <T>(work: Promise<T[]>): Promise<{ items: T[] }> => ({ items: await work });
+
+async function* numbered<T extends { seq: number }>(events: AsyncIterable<T>): AsyncIterable<ServerEvent> {
+  for await (const event of events) yield { id: String(event.seq), data: event };
+}
+
+async function* plain(events: AsyncIterable<unknown>): AsyncIterable<ServerEvent> {
+  for await (const data of events) yield { data };
+}
+
+/** One handler for each route: it calls one service and gives back what that says. */
+export const createHandlers = (services: Services): Handlers => ({
+  health: () => services.health.check(),
+  doctor: () => services.doctor.examine(),
+  metrics: () => services.metrics.text(),
+  listEvents: ({ query }) => services.events.list(query),
+  streamEvents: async ({ query, lastEventId, signal }) => {
+    const after =
+      lastEventId !== undefined && /^\d{1,15}$/.test(lastEventId) ? Number(lastEventId) : query.after;
+    return numbered(services.events.follow({ ...query, after }, signal));
+  },
+
+  listSandboxes: ({ query }) => items(services.sandboxes.list(query)),
+  createSandbox: ({ body, signal }) => services.sandboxes.create(body, { signal }),
+  getSandbox: ({ params }) => services.sandboxes.get(params.sandbox),
+  updateSandbox: ({ params, body }) => services.sandboxes.update(params.sandbox, body),
+  destroySandbox: ({ params }) => done(services.sandboxes.destroy(params.sandbox)),
+  startSandbox: ({ params }) => services.sandboxes.start(params.sandbox),
+  stopSandbox: ({ params, body }) => services.sandboxes.stop(params.sandbox, body.grace_s),
+  pauseSandbox: ({ params, body }) => services.sandboxes.pause(params.sandbox, body.keep),
+  resumeSandbox: ({ params }) => services.sandboxes.resume(params.sandbox),
+
+  exec: ({ params, body, signal }) => services.exec.run(params.sandbox, body, signal),
+  execEvents: ({ params, body, signal }) => execEvents(services.exec, params.sandbox, body, signal),
+  execStream: ({ params }, socket) => runOverSocket(services.exec, params.sandbox, socket),
+  startJob: ({ params, body }) => services.jobs.start(params.sandbox, body),
+  listJobs: ({ params }) => items(services.jobs.list(params.sandbox)),
+  getJob: ({ params }) => services.jobs.get(params.sandbox, params.job),
+  readJob: ({ params, query }) => services.jobs.readLog(params.sandbox, params.job, query),
+  signalJob: ({ params, body }) => done(services.jobs.signal(params.sandbox, params.job, body.signal)),
+  openTerminal: ({ params, body }) => services.terminals.open(params.sandbox, body),
+  listTerminals: ({ params }) => items(services.terminals.list(params.sandbox)),
+  attachTerminal: ({ params }, socket) =>
+    attachTerminal(services.terminals, params.sandbox, params.terminal, socket),
+  resizeTerminal: ({ params, body }) =>
+    done(services.terminals.resize(params.sandbox, params.terminal, body.cols, body.rows)),
+  signalTerminal: ({ params, body }) =>
+    done(services.terminals.signal(params.sandbox, params.terminal, body.signal)),
+
+  readFile: async ({ params, query }) => {
+    const { bytes, sizeBytes } = await services.files.read(params.sandbox, query.path, query);
+    return { bytes, contentType: 'application/octet-stream', ...(sizeBytes < 0 ? {} : { sizeBytes }) };
+  },
+  writeFile: ({ params, query, upload }) => services.files.write(params.sandbox, query, upload),
+  editFile: ({ params, body }) => services.files.edit(params.sandbox, body),
+  listFiles: ({ params, query }) => services.files.list(params.sandbox, query.path, query),
+  statFile: ({ params, query }) => services.files.stat(params.sandbox, query.path),
+  moveFile: ({ params, body }) => done(services.files.move(params.sandbox, body.from, body.to)),
+  makeDirectory: ({ params, body }) => done(services.files.makeDirectory(params.sandbox, body)),
+  removeFile: ({ params, query }) => done(services.files.remove(params.sandbox, query.path, query.recursive)),
+  watchFiles: async ({ params, query, signal }) =>
+    plain(await services.files.watch(params.sandbox, query.path, query.recursive, signal)),
+  downloadArchive: async ({ params, query }) => ({
+    bytes: await services.files.pack(params.sandbox, query.path),
+    contentType: 'application/x-tar',
+  }),
+  uploadArchive: ({ params, query, upload }) => services.files.unpack(params.sandbox, query.path, upload),
+
+  createSnapshot: ({ params, body }) => services.snapshots.create(params.sandbox, body),
+  listSandboxSnapshots: ({ params }) => items(services.snapshots.list(params.sandbox)),
+  listSnapshots: () => items(services.snapshots.list()),
+  getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
+  deleteSnapshot: ({ params }) => done(services.snapshots.delete(params.snapshot)),
+  exportSnapshot: async ({ params, query }) => ({
+    ...(await services.snapshots.export(params.snapshot, query.memory)),
+    contentType: 'application/zstd',
+  }),
+  importSnapshot: ({ query, upload }) => services.snapshots.import(upload, query),
+  restoreSandbox: ({ params, body }) => services.snapshots.restore(params.sandbox, body.snapshot),
+  forkSnapshot: ({ params, body, signal }) =>
+    services.snapshots.forkSnapshot(params.snapshot, body, { signal }),
+  forkSandbox: ({ params, body, signal }) => services.snapshots.forkSandbox(params.sandbox, body, { signal }),
+  diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query.limit, signal),
+  diffFile: ({ query }) => services.compare.diffFile(query.from, query.to, query.path),
+  merge: ({ params, body }) => services.compare.merge(params.sandbox, body),
+  lineage: async () => ({ nodes: await services.compare.lineage() }),
+
+  setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),
+  forwardPort: ({ params, body }) => services.ports.add(params.sandbox, body.guest_port, body.host_port),
+  listPorts: ({ params }) => items(services.ports.list(params.sandbox)),
+  removePort: ({ params }) => done(services.ports.remove(params.sandbox, params.port)),
+
+  listImages: () => items(services.images.list()),
+  makeImage: ({ body, signal }) => services.images.make(body, { signal }),
+  importImage: ({ query, upload, signal }) => services.images.importTar(query.name, upload, { signal }),
+  getImage: ({ params }) => services.images.get(params.image),
+  removeImage: ({ params }) => done(services.images.remove(params.image)),
+
+  listTokens: () => items(services.tokens.list()),
+  createToken: ({ body }) => services.tokens.create(body),
+  revokeToken: ({ params }) => done(services.tokens.revoke(params.token)),
+});
