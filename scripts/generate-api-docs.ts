@@ -1,0 +1,72 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { errorKinds, type Route, routes } from '@coppice/protocol';
+import { openApiDocument } from '../packages/daemon/src/api/http/openapi.ts';
+import { version } from '../packages/daemon/src/version.ts';
+
+const outDir = process.argv[2] ?? join(import.meta.dirname, '..', 'docs');
+
+const table = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
+  [
+    `| ${head.join(' | ')} |`,
+    `|${head.map(() => '---').join('|')}|`,
+    ...rows.map((row) => `| ${row.join(' | ')} |`),
+  ].join('\n');
+
+const fields = (schema: Route['query'] | Route['body']): string => {
+  const shape = (schema as { shape?: Record<string, unknown> } | undefined)?.shape;
+  return shape === undefined
+    ? ''
+    : Object.keys(shape)
+        .map((name) => `\`${name}\``)
+        .join(' ');
+};
+
+const byTag = Map.groupBy(Object.values(routes as Record<string, Route>), (route) => route.tag);
+
+const sections = [...byTag].map(([tag, tagRoutes]) =>
+  [
+    `## ${tag}`,
+    '',
+    table(
+      ['call', 'what it does', 'token', 'takes', 'answers'],
+      tagRoutes.map((route) => [
+        `\`${route.method} ${route.path}\``,
+        route.summary,
+        route.scope,
+        [fields(route.query), route.upload ? 'bytes' : fields(route.body)].filter(Boolean).join(' · '),
+        route.answer,
+      ]),
+    ),
+  ].join('\n'),
+);
+
+const errors = table(
+  ['code', 'HTTP', 'exit code', 'retry', 'what to do'],
+  Object.entries(errorKinds).map(([code, kind]) => [
+    `\`${code}\``,
+    String(kind.status),
+    String(kind.exitCode),
+    kind.retryable ? 'yes' : 'no',
+    kind.hint,
+  ]),
+);
+
+writeFileSync(join(outDir, 'openapi.json'), `${JSON.stringify(openApiDocument(version), null, 1)}\n`);
+writeFileSync(
+  join(outDir, 'api.md'),
+  `# HTTP API
+
+Made from the table of routes by \`scripts/generate\`; types of every field are in openapi.json, which a running daemon also serves
+at \`/v1/openapi.json\` with a page for people at \`/docs\`.
+
+Every call but \`/v1/health\` takes \`Authorization: Bearer <token>\`. Token \`sandbox\` means: an admin token, or the token of that sandbox.
+A sandbox is named by its id or its name, a snapshot by its id or \`sandbox:name\`. Failures are \`application/problem+json\`.
+
+${sections.join('\n\n')}
+
+## errors
+
+${errors}
+`,
+);
