@@ -1,0 +1,149 @@
+import http, { type IncomingMessage, type RequestOptions } from 'node:http';
+import type https from 'node:https';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Endpoint } from './endpoint.ts';
+import { errorFromConnection, errorFromProblem } from './problem.ts';
+
+export interface HttpCall {
+  readonly method: string;
+  readonly path: string;
+  /** JSON text. */
+  readonly body?: string;
+  /** A byte stream instead of JSON. */
+  readonly upload?: Readable;
+  readonly uploadBytes?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+const maxFreeSockets = 64;
+
+/** Reused connections to one daemon. Found on the first call, and found again after the daemon went away. */
+export class Connection {
+  readonly #find: () => Endpoint;
+  #endpoint: Endpoint | undefined;
+  #agent: http.Agent | undefined;
+
+  constructor(find: () => Endpoint) {
+    this.#find = find;
+  }
+
+  get endpoint(): Endpoint {
+    this.#endpoint ??= this.#find();
+    return this.#endpoint;
+  }
+
+  /** One JSON document. */
+  async json(call: HttpCall): Promise<unknown> {
+    const text = await this.text(call);
+    return text === '' ? {} : JSON.parse(text);
+  }
+
+  async text(call: HttpCall): Promise<string> {
+    const response = await this.open(call);
+    try {
+      return await readAll(response);
+    } catch (error) {
+      throw errorFromConnection(error as Error, this.where, `${call.method} ${call.path}`);
+    }
+  }
+
+  /** The bytes of the answer as they come. */
+  async *bytes(call: HttpCall): AsyncGenerator<Buffer, void, undefined> {
+    const response = await this.open(call);
+    try {
+      for await (const chunk of response) yield chunk as Buffer;
+    } catch (error) {
+      throw errorFromConnection(error as Error, this.where, `${call.method} ${call.path}`);
+    } finally {
+      response.destroy();
+    }
+  }
+
+  /** The answer as a stream; any status but success is thrown. */
+  async open(call: HttpCall): Promise<IncomingMessage> {
+    const response = await this.#send(call);
+    const status = response.statusCode ?? 0;
+    if (status >= 200 && status < 300) return response;
+    throw errorFromProblem(status, await readAll(response), `${call.method} ${call.path}`);
+  }
+
+  close(): void {
+    this.#agent?.destroy();
+    this.#agent = undefined;
+  }
+
+  /** Where it connects to, for messages. */
+  get where(): string {
+    const { socketPath, url } = this.endpoint;
+    return socketPath ?? url.origin;
+  }
+
+  /** The daemon may come back elsewhere. */
+  forget(): void {
+    this.#endpoint = undefined;
+    this.close();
+  }
+
+  #send(call: HttpCall): Promise<IncomingMessage> {
+    const asked = `${call.method} ${call.path}`;
+    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    const { endpoint } = this;
+    const module = endpoint.url.protocol === 'https:' ? secureHttp() : http;
+    this.#agent ??= new module.Agent({ keepAlive: true, maxFreeSockets, scheduling: 'lifo' });
+    const request = module.request(this.#options(endpoint, call, this.#agent));
+    let sourceError: Error | undefined;
+    request.once('response', resolve);
+    request.once('error', (error: NodeJS.ErrnoException) => {
+      const failure = sourceError ?? errorFromConnection(error, this.where, asked);
+      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') this.forget();
+      // A connection that the daemon closed while it lay idle; only calls that may be repeated are.
+      const stale = request.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
+      if (stale && call.method === 'GET') this.#send(call).then(resolve, reject);
+      else reject(failure);
+    });
+    if (call.upload === undefined) {
+      // Headers and body leave in one write.
+      request.end(call.body);
+    } else {
+      call.upload.once('error', (error) => {
+        sourceError = error;
+      });
+      // A broken pipe also reaches the request's own error event, and an early refusal comes as an answer.
+      pipeline(call.upload, request).catch(() => undefined);
+    }
+    return promise;
+  }
+
+  #options({ url, socketPath, token }: Endpoint, call: HttpCall, agent: http.Agent): RequestOptions {
+    const headers: Record<string, string | number> = { ...call.headers };
+    if (token !== undefined) headers.authorization = `Bearer ${token}`;
+    if (call.body !== undefined) {
+      headers['content-type'] = 'application/json';
+      headers['content-length'] = Buffer.byteLength(call.body);
+    } else if (call.upload !== undefined) {
+      headers['content-type'] = 'application/octet-stream';
+      if (call.uploadBytes !== undefined) headers['content-length'] = call.uploadBytes;
+    }
+    const prefix = url.pathname === '/' ? '' : url.pathname.replace(/\/$/, '');
+    return {
+      agent,
+      method: call.method,
+      path: prefix + call.path,
+      headers,
+      ...(socketPath === undefined
+        ? { host: url.hostname, port: url.port }
+        : { socketPath, host: 'localhost' }),
+      ...(call.signal === undefined ? {} : { signal: call.signal }),
+    };
+  }
+}
+
+const secureHttp = (): typeof https => process.getBuiltinModule('node:https');
+
+const readAll = async (response: IncomingMessage): Promise<string> => {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  return chunks.length === 1 ? chunks[0]!.toString() : Buffer.concat(chunks).toString();
+};

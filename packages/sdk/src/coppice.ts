@@ -1,0 +1,75 @@
+import type { Diff, Doctor, LineageNode, RouteResult } from '@coppice/protocol';
+import { Caller, type CallOptions } from './connection/caller.ts';
+import { Connection } from './connection/connection.ts';
+import { type EndpointOptions, findEndpoint } from './connection/endpoint.ts';
+import { Events } from './events.ts';
+import { Images } from './images.ts';
+import { Sandboxes } from './sandboxes.ts';
+import { Snapshots } from './snapshots.ts';
+import { Tokens } from './tokens.ts';
+
+/**
+ * A client of one daemon. Without options it is the daemon of this machine: COPPICE_URL and COPPICE_TOKEN, or the
+ * records in COPPICE_HOME. Connections are kept open between calls; they do not keep the process alive.
+ */
+export class Coppice implements Disposable {
+  readonly sandboxes: Sandboxes;
+  readonly snapshots: Snapshots;
+  readonly images: Images;
+  readonly tokens: Tokens;
+  readonly events: Events;
+  readonly #caller: Caller;
+
+  constructor(options: EndpointOptions = {}, env: NodeJS.ProcessEnv = process.env) {
+    this.#caller = new Caller(new Connection(() => findEndpoint(options, env)));
+    this.sandboxes = new Sandboxes(this.#caller);
+    this.snapshots = new Snapshots(this.#caller);
+    this.images = new Images(this.#caller);
+    this.tokens = new Tokens(this.#caller);
+    this.events = new Events(this.#caller);
+  }
+
+  health({ signal }: CallOptions = {}): Promise<RouteResult<'health'>> {
+    return this.#caller.call('health', { signal });
+  }
+
+  doctor({ signal }: CallOptions = {}): Promise<Doctor> {
+    return this.#caller.call('doctor', { signal });
+  }
+
+  /** In the text format of Prometheus. */
+  metrics({ signal }: CallOptions = {}): Promise<string> {
+    return this.#caller.text('metrics', { signal });
+  }
+
+  /** Files that differ. Each side is a snapshot (id, or `sandbox:name`) or a sandbox as it is now. */
+  diff(
+    from: string,
+    to: string,
+    { limit, signal }: { readonly limit?: number } & CallOptions = {},
+  ): Promise<Diff> {
+    return this.#caller.call('diff', { query: { from, to, limit }, signal });
+  }
+
+  diffFile(
+    from: string,
+    to: string,
+    path: string,
+    { signal }: CallOptions = {},
+  ): Promise<RouteResult<'diffFile'>> {
+    return this.#caller.call('diffFile', { query: { from, to, path }, signal });
+  }
+
+  /** What grew from what. */
+  async lineage({ signal }: CallOptions = {}): Promise<LineageNode[]> {
+    return (await this.#caller.call('lineage', { signal })).nodes;
+  }
+
+  close(): void {
+    this.#caller.connection.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}

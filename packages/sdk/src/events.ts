@@ -1,0 +1,58 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Event, RouteResult } from '@coppice/protocol';
+import { CoppiceError } from '@coppice/protocol/errors';
+import type { Caller, CallOptions } from './connection/caller.ts';
+
+interface EventFilter extends CallOptions {
+  /** Events after this sequence number; 0 for all that are kept. */
+  readonly after?: number;
+  readonly sandbox?: string;
+  readonly type?: string;
+}
+
+const firstPauseMs = 50;
+const longestPauseMs = 2000;
+
+export class Events {
+  readonly #caller: Caller;
+
+  constructor(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  list({
+    signal,
+    ...query
+  }: EventFilter & { readonly limit?: number } = {}): Promise<RouteResult<'listEvents'>> {
+    return this.#caller.call('listEvents', { query, signal });
+  }
+
+  /**
+   * Events as they happen, without a gap: when the daemon restarts, the stream goes on after the last one seen.
+   * Ends when the loop is left or the signal fires.
+   */
+  async *stream({ after = 0, signal, ...filter }: EventFilter = {}): AsyncGenerator<Event, void, undefined> {
+    let last = after;
+    let pauseMs = firstPauseMs;
+    let connected = false;
+    while (!signal?.aborted) {
+      try {
+        const query = { after: last, ...filter };
+        for await (const { data } of this.#caller.events('streamEvents', { query, signal })) {
+          const event = JSON.parse(data) as Event;
+          last = event.seq;
+          connected = true;
+          pauseMs = firstPauseMs;
+          yield event;
+        }
+        connected = true;
+      } catch (error) {
+        if (signal?.aborted) return;
+        // A daemon that never answered is an error of the caller; one that went away comes back.
+        if (!connected || !(error instanceof CoppiceError) || error.code !== 'unavailable') throw error;
+      }
+      await delay(pauseMs, undefined, { ...(signal === undefined ? {} : { signal }) }).catch(() => undefined);
+      pauseMs = Math.min(pauseMs * 2, longestPauseMs);
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import type { Exit, Job, JobLogBody } from '@coppice/protocol';
+import type { Caller, CallOptions } from './connection/caller.ts';
+import type { CommandLine, JobOptions } from './options.ts';
+import type { OutputChunk } from './process-stream.ts';
+
+interface LogOptions extends CallOptions {
+  readonly cursor?: number;
+  readonly max_bytes?: number;
+  readonly wait_ms?: number;
+}
+
+const followWaitMs = 30_000;
+
+/** Background jobs of one sandbox: they go on when nobody looks. */
+export class Jobs {
+  readonly #caller: Caller;
+  readonly #sandbox: string;
+
+  constructor(caller: Caller, sandbox: string) {
+    this.#caller = caller;
+    this.#sandbox = sandbox;
+  }
+
+  start(command: CommandLine, { signal, ...rest }: JobOptions = {}): Promise<Job> {
+    return this.#caller.call('startJob', {
+      params: { sandbox: this.#sandbox },
+      body: { command, ...rest },
+      signal,
+    });
+  }
+
+  async list({ signal }: CallOptions = {}): Promise<Job[]> {
+    return (await this.#caller.call('listJobs', { params: { sandbox: this.#sandbox }, signal })).items;
+  }
+
+  get(job: number, { signal }: CallOptions = {}): Promise<Job> {
+    return this.#caller.call('getJob', { params: { sandbox: this.#sandbox, job }, signal });
+  }
+
+  /** What was written after the cursor; with `wait_ms` it waits that long for something new. */
+  read(job: number, { signal, ...query }: LogOptions = {}): Promise<JobLogBody> {
+    return this.#caller.call('readJob', { params: { sandbox: this.#sandbox, job }, query, signal });
+  }
+
+  /** The log from a cursor on, until the job ends. */
+  async *follow(
+    job: number,
+    { cursor: from = 0, signal }: { readonly cursor?: number } & CallOptions = {},
+  ): AsyncGenerator<OutputChunk, Exit | null, undefined> {
+    let cursor = from;
+    for (;;) {
+      const log = await this.read(job, { cursor, wait_ms: followWaitMs, signal });
+      yield* chunksOf(log);
+      if (!log.running && log.cursor === cursor) return log.exit;
+      cursor = log.cursor;
+    }
+  }
+
+  /** How it ended, once it has. */
+  async wait(job: number, options: CallOptions = {}): Promise<Exit> {
+    let { log_bytes: cursor } = await this.get(job, options);
+    for (;;) {
+      const log = await this.read(job, { cursor, wait_ms: followWaitMs, max_bytes: 1, ...options });
+      if (log.exit !== null) return log.exit;
+      cursor = log.cursor;
+    }
+  }
+
+  async kill(job: number, signalNumber = 15, { signal }: CallOptions = {}): Promise<void> {
+    const params = { sandbox: this.#sandbox, job };
+    await this.#caller.call('signalJob', { params, body: { signal: signalNumber }, signal });
+  }
+}
+
+/** The bytes of a page of a log: text that is not UTF-8 comes with its bytes beside it. */
+export const chunksOf = (log: JobLogBody): OutputChunk[] =>
+  log.entries.map(({ stream, text, base64 }) => ({
+    stream,
+    data: base64 === null ? Buffer.from(text) : Buffer.from(base64, 'base64'),
+  }));

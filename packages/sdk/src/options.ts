@@ -1,0 +1,21 @@
+import type { RouteBody } from '@coppice/protocol';
+import type { CallOptions } from './connection/caller.ts';
+
+/** What every process may be given. */
+export interface ProcessOptions extends CallOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  readonly user?: string;
+  readonly timeout_ms?: number;
+}
+
+export type CreateOptions = RouteBody<'createSandbox'> & CallOptions;
+export type ExecOptions = Omit<RouteBody<'exec'>, 'command'> & CallOptions;
+export type JobOptions = Omit<RouteBody<'startJob'>, 'command'> & CallOptions;
+export type TerminalOptions = RouteBody<'openTerminal'> & CallOptions;
+export type SnapshotOptions = RouteBody<'createSnapshot'> & CallOptions;
+export type ForkOptions = RouteBody<'forkSandbox'> & CallOptions;
+export type MergeOptions = Omit<RouteBody<'merge'>, 'from'> & CallOptions;
+
+/** A command line for the shell of the sandbox, or a program with its arguments. */
+export type CommandLine = string | string[];

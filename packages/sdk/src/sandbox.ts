@@ -1,0 +1,152 @@
+import type {
+  CreatedSandbox,
+  ExecResult,
+  Merged,
+  RouteBody,
+  RouteResult,
+  SandboxDetail,
+  Sandbox as SandboxInfo,
+  Snapshot,
+} from '@coppice/protocol';
+import type { Caller, CallOptions } from './connection/caller.ts';
+import { Files } from './files/files.ts';
+import { Jobs } from './jobs.ts';
+import type {
+  CommandLine,
+  ExecOptions,
+  ForkOptions,
+  MergeOptions,
+  ProcessOptions,
+  SnapshotOptions,
+} from './options.ts';
+import { Ports } from './ports.ts';
+import { ProcessStream } from './process-stream.ts';
+import { Terminals } from './terminals.ts';
+
+export interface Forks {
+  readonly snapshotId: string;
+  readonly sandboxes: Sandbox[];
+  /** Forks that did not come to be; the others did. */
+  readonly failures: RouteResult<'forkSandbox'>['failures'];
+}
+
+/** One sandbox. `await using` destroys it at the end of the block. */
+export class Sandbox implements AsyncDisposable {
+  readonly id: string;
+  readonly files: Files;
+  readonly jobs: Jobs;
+  readonly terminals: Terminals;
+  readonly ports: Ports;
+  readonly #caller: Caller;
+  readonly #params: { readonly sandbox: string };
+  #info: SandboxInfo;
+
+  constructor(caller: Caller, info: SandboxInfo | CreatedSandbox) {
+    this.#caller = caller;
+    this.#info = info;
+    this.id = info.id;
+    this.#params = { sandbox: info.id };
+    this.files = new Files(caller, info.id);
+    this.jobs = new Jobs(caller, info.id);
+    this.terminals = new Terminals(caller, info.id);
+    this.ports = new Ports(caller, info.id);
+  }
+
+  get name(): string {
+    return this.#info.name;
+  }
+
+  /** As the last call that answered with it saw it; `inspect()` looks again. */
+  get info(): SandboxInfo | SandboxDetail | CreatedSandbox {
+    return this.#info;
+  }
+
+  async inspect({ signal }: CallOptions = {}): Promise<SandboxDetail> {
+    const detail = await this.#caller.call('getSandbox', { params: this.#params, signal });
+    this.#info = detail;
+    return detail;
+  }
+
+  /** Runs a command and collects its output. A command that fails is an answer, not an error: look at `exit_code`. */
+  exec(command: CommandLine, { signal, ...rest }: ExecOptions = {}): Promise<ExecResult> {
+    return this.#caller.call('exec', { params: this.#params, body: { command, ...rest }, signal });
+  }
+
+  /** Runs a command with its output as it comes and its input open. */
+  execStream(command: CommandLine, options: ProcessOptions = {}): Promise<ProcessStream> {
+    return ProcessStream.start(this.#caller, this.#params, command, options);
+  }
+
+  async update(changes: RouteBody<'updateSandbox'>, { signal }: CallOptions = {}): Promise<this> {
+    this.#info = await this.#caller.call('updateSandbox', { params: this.#params, body: changes, signal });
+    return this;
+  }
+
+  async start({ signal }: CallOptions = {}): Promise<this> {
+    this.#info = await this.#caller.call('startSandbox', { params: this.#params, signal });
+    return this;
+  }
+
+  async stop({ signal, ...body }: RouteBody<'stopSandbox'> & CallOptions = {}): Promise<this> {
+    this.#info = await this.#caller.call('stopSandbox', { params: this.#params, body, signal });
+    return this;
+  }
+
+  async pause({ signal, ...body }: RouteBody<'pauseSandbox'> & CallOptions = {}): Promise<this> {
+    this.#info = await this.#caller.call('pauseSandbox', { params: this.#params, body, signal });
+    return this;
+  }
+
+  async resume({ signal }: CallOptions = {}): Promise<this> {
+    this.#info = await this.#caller.call('resumeSandbox', { params: this.#params, signal });
+    return this;
+  }
+
+  async destroy({ signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('destroySandbox', { params: this.#params, signal });
+  }
+
+  snapshot({ signal, ...body }: SnapshotOptions = {}): Promise<Snapshot> {
+    return this.#caller.call('createSnapshot', { params: this.#params, body, signal });
+  }
+
+  /** A snapshot with the memory of every process. */
+  checkpoint(options: Omit<SnapshotOptions, 'memory'> = {}): Promise<Snapshot> {
+    return this.snapshot({ ...options, memory: true });
+  }
+
+  async snapshots({ signal }: CallOptions = {}): Promise<Snapshot[]> {
+    return (await this.#caller.call('listSandboxSnapshots', { params: this.#params, signal })).items;
+  }
+
+  /** By id, or by name within this sandbox. */
+  restore(snapshot: string, { signal }: CallOptions = {}): Promise<RouteResult<'restoreSandbox'>> {
+    return this.#caller.call('restoreSandbox', { params: this.#params, body: { snapshot }, signal });
+  }
+
+  async fork({ signal, ...body }: ForkOptions = {}): Promise<Forks> {
+    const forked = await this.#caller.call('forkSandbox', { params: this.#params, body, signal });
+    return forksOf(this.#caller, forked);
+  }
+
+  /** Brings what changed in a fork since its base into this sandbox. Conflicts are an error and nothing is written. */
+  merge(from: Sandbox | string, { signal, ...rest }: MergeOptions = {}): Promise<Merged> {
+    const body = { from: typeof from === 'string' ? from : from.id, ...rest };
+    return this.#caller.call('merge', { params: this.#params, body, signal });
+  }
+
+  async setNetwork(policy: RouteBody<'setNetwork'>, { signal }: CallOptions = {}): Promise<this> {
+    this.#info = await this.#caller.call('setNetwork', { params: this.#params, body: policy, signal });
+    return this;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.destroy();
+  }
+}
+
+export const forksOf = (caller: Caller, forked: RouteResult<'forkSandbox'>): Forks => ({
+  snapshotId: forked.snapshot_id,
+  sandboxes: forked.forks.map((info) => new Sandbox(caller, info)),
+  failures: forked.failures,
+});

@@ -1,0 +1,61 @@
+import { Readable } from 'node:stream';
+import type { RouteBody, Snapshot } from '@coppice/protocol';
+import type { Caller, CallOptions } from './connection/caller.ts';
+import { type Forks, forksOf } from './sandbox.ts';
+
+/** Snapshots of all sandboxes, also of those that are gone. References: an id, or `sandbox:name`. */
+export class Snapshots {
+  readonly #caller: Caller;
+
+  constructor(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  async list({ signal }: CallOptions = {}): Promise<Snapshot[]> {
+    return (await this.#caller.call('listSnapshots', { signal })).items;
+  }
+
+  get(snapshot: string, { signal }: CallOptions = {}): Promise<Snapshot> {
+    return this.#caller.call('getSnapshot', { params: { snapshot }, signal });
+  }
+
+  async delete(snapshot: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('deleteSnapshot', { params: { snapshot }, signal });
+  }
+
+  async fork(
+    snapshot: string,
+    { signal, ...body }: RouteBody<'forkSnapshot'> & CallOptions = {},
+  ): Promise<Forks> {
+    return forksOf(
+      this.#caller,
+      await this.#caller.call('forkSnapshot', { params: { snapshot }, body, signal }),
+    );
+  }
+
+  /** One file that `import` takes in on this machine or another. */
+  export(
+    snapshot: string,
+    { memory = true, signal }: { readonly memory?: boolean } & CallOptions = {},
+  ): AsyncGenerator<Buffer, void, undefined> {
+    const query = { memory: memory ? 'true' : 'false' } as const;
+    return this.#caller.bytes('exportSnapshot', { params: { snapshot }, query, signal });
+  }
+
+  import(
+    file: AsyncIterable<Uint8Array>,
+    options: {
+      readonly name?: string;
+      readonly diskOnly?: boolean;
+      readonly sizeBytes?: number;
+    } & CallOptions = {},
+  ): Promise<Snapshot> {
+    const { name, diskOnly = false, sizeBytes, signal } = options;
+    return this.#caller.call('importSnapshot', {
+      query: { ...(name === undefined ? {} : { name }), disk_only: diskOnly ? 'true' : 'false' },
+      upload: Readable.from(file, { objectMode: false }),
+      uploadBytes: sizeBytes,
+      signal,
+    });
+  }
+}

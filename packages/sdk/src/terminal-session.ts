@@ -1,0 +1,73 @@
+import type { Exit, RouteParams } from '@coppice/protocol';
+import { CoppiceError } from '@coppice/protocol/errors';
+import type { Caller } from './connection/caller.ts';
+import { errorFromStreamEvent } from './connection/problem.ts';
+import { DaemonSocket } from './connection/socket.ts';
+
+/** An attachment to a terminal. It first shows what was last on the screen; leaving it keeps the terminal running. */
+export class TerminalSession implements AsyncIterable<Buffer>, AsyncDisposable {
+  readonly #socket: DaemonSocket;
+  readonly #name: string;
+  #exit: Exit | undefined;
+  #detached = false;
+
+  private constructor(socket: DaemonSocket, name: string) {
+    this.#socket = socket;
+    this.#name = name;
+  }
+
+  static async attach(
+    caller: Caller,
+    params: RouteParams<'attachTerminal'>,
+    signal?: AbortSignal,
+  ): Promise<TerminalSession> {
+    const socket = await DaemonSocket.open(caller.connection, caller.path('attachTerminal', params), signal);
+    return new TerminalSession(socket, `terminal ${params.terminal} of sandbox ${params.sandbox}`);
+  }
+
+  /** How its program ended; nothing while it runs. */
+  get exit(): Exit | undefined {
+    return this.#exit;
+  }
+
+  write(data: Uint8Array | string): Promise<void> {
+    return this.#socket.send(typeof data === 'string' ? Buffer.from(data) : data);
+  }
+
+  resize(cols: number, rows: number): Promise<void> {
+    return this.#socket.send(JSON.stringify({ type: 'resize', cols, rows }));
+  }
+
+  kill(signal = 15): Promise<void> {
+    return this.#socket.send(JSON.stringify({ type: 'signal', signal }));
+  }
+
+  detach(): void {
+    this.#detached = true;
+    this.#socket.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.detach();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
+    try {
+      for await (const message of this.#socket) {
+        if (typeof message !== 'string') {
+          yield message;
+          continue;
+        }
+        const event = JSON.parse(message) as { type: string } & Exit;
+        if (event.type === 'error') throw errorFromStreamEvent(message);
+        if (event.type === 'exit') {
+          this.#exit = { exit_code: event.exit_code, signal: event.signal, timed_out: event.timed_out };
+          return;
+        }
+      }
+      if (!this.#detached) throw new CoppiceError('unavailable', `the connection to ${this.#name} was lost`);
+    } finally {
+      this.#socket.close();
+    }
+  }
+}
