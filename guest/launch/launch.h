@@ -1,0 +1,82 @@
+/*
+ * coppice-launch: makes containers for the daemon. It runs as root; what it starts does not.
+ *
+ * `serve` reads requests on stdin and answers on stdout. A message is a 32-bit little-endian length and that
+ * many bytes of NUL-terminated `key=value` strings. Containers outlive it: they hold no descriptor of it.
+ */
+#ifndef COPPICE_LAUNCH_H
+#define COPPICE_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { message_limit = 60000, hierarchies_limit = 16 };
+
+/* message.c */
+struct message {
+  size_t size;
+  char data[message_limit];
+};
+bool message_valid(const struct message *message);
+const char *message_get(const struct message *message, const char *key);
+/* The next value of a key that may stand more than once; start with *at == NULL. */
+const char *message_next(const struct message *message, const char *key, const char **at);
+void message_put(struct message *message, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* What serve was started with, and what every standby inherits. */
+struct setup {
+  const char *bwrap;
+  const char *agent;
+  /* The home's own directory in each cgroup v1 hierarchy that is used. */
+  const char *v1_parents[hierarchies_limit];
+  size_t v1_count;
+  unsigned standbys;
+  int seccomp_fd;
+};
+
+/* serve.c */
+int serve(struct setup *setup);
+
+/* standby.c: a process that waits inside cgroups of its own until it is told what to start. */
+void standby_main(const struct setup *setup, unsigned number, int channel) __attribute__((noreturn));
+bool cgroup_write(const char *path, const char *value);
+
+/* start.c: runs in a standby; returns false with the reason in `reason`. */
+enum { reason_limit = 1000 };
+bool start_container(const struct setup *setup, const struct message *request, struct message *reply, char *reason);
+
+/* root.c: runs in the new user and mount namespace; makes the root that bubblewrap is given. */
+struct trees {
+  int image;
+  int disk;
+  int agent;
+  int workspace; /* -1: none */
+};
+bool idmap_trees(const struct trees *trees, int userns, char *reason);
+bool build_root(const struct trees *trees, char *reason);
+extern const char *const built_root;
+extern const char *const built_workspace;
+extern const char *const built_agent;
+
+/* bubblewrap.c */
+struct inherited {
+  int listen;
+  int seccomp;
+  int info;
+  int log;
+};
+void exec_bubblewrap(const struct setup *setup, const char *hostname, bool workspace, const struct inherited *fds, char *reason);
+
+/* seccomp.c */
+int make_seccomp_program(void);
+
+/* process.c */
+bool process_started(pid_t pid, unsigned long long *ticks);
+bool set_hostname(pid_t pid, const char *hostname, char *reason);
+
+/* reason.c */
+bool fail(char *reason, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,26 @@
+#include "launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int usage(void) {
+  fprintf(stderr, "usage: coppice-launch serve --bwrap FILE --agent FILE [--standbys N] [--v1 DIRECTORY]...\n");
+  return 2;
+}
+
+int main(int count, char **arguments) {
+  static struct setup setup;
+  if (count < 2 || strcmp(arguments[1], "serve") != 0) return usage();
+  for (int index = 2; index < count; index += 2) {
+    const char *name = arguments[index], *value = index + 1 < count ? arguments[index + 1] : NULL;
+    if (!value) return usage();
+    if (strcmp(name, "--bwrap") == 0) setup.bwrap = value;
+    else if (strcmp(name, "--agent") == 0) setup.agent = value;
+    else if (strcmp(name, "--standbys") == 0) setup.standbys = (unsigned)strtoul(value, NULL, 10);
+    else if (strcmp(name, "--v1") == 0 && setup.v1_count < hierarchies_limit) setup.v1_parents[setup.v1_count++] = value;
+    else return usage();
+  }
+  if (!setup.bwrap || !setup.agent) return usage();
+  return serve(&setup);
+}

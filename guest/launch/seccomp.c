@@ -1,0 +1,133 @@
+#define _GNU_SOURCE
+#include "launch.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#else
+#error "no system call filter for this architecture"
+#endif
+
+#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
+#define UNKNOWN (SECCOMP_RET_ERRNO | ENOSYS)
+#define LOW_WORD(n) ((uint32_t)(offsetof(struct seccomp_data, args) + 8 * (n)))
+
+enum { program_limit = 2000, numbers_limit = 1024 };
+
+static const int allowed[] = {
+#include "allowed.inc"
+};
+static const int refused[] = {
+#include "refused.inc"
+};
+
+static struct sock_filter program[program_limit];
+static unsigned short used;
+
+static void add(uint16_t code, uint32_t k, uint8_t if_true, uint8_t if_false) {
+  if (used == program_limit) abort();
+  program[used++] = (struct sock_filter){code, if_true, if_false, k};
+}
+static void load(uint32_t offset) { add(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0); }
+static void answer(uint32_t action) { add(BPF_RET | BPF_K, action, 0, 0); }
+static void answer_if_equal(uint32_t value, uint32_t action) {
+  add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+  answer(action);
+}
+/* Opens a block for one call; close_block makes the jump over it reach its end. */
+static unsigned short open_block(uint32_t number) {
+  add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 0);
+  return (unsigned short)(used - 1);
+}
+static void close_block(unsigned short opened) { program[opened].jf = (uint8_t)(used - opened - 1); }
+
+static void judge_clone(void) {
+  unsigned short block = open_block(__NR_clone);
+  load(LOW_WORD(0));
+  add(BPF_JMP | BPF_JSET | BPF_K,
+      CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET, 0, 1);
+  answer(REFUSE);
+  answer(SECCOMP_RET_ALLOW);
+  close_block(block);
+  /* Its flags lie in memory, out of a filter's sight; with ENOSYS C libraries use clone. */
+  answer_if_equal(__NR_clone3, UNKNOWN);
+}
+
+static void judge_personality(void) {
+  static const uint32_t harmless[] = {0x0, 0x0008, 0x20000, 0x20008, 0x40000, 0xffffffff};
+  unsigned short block = open_block(__NR_personality);
+  load(LOW_WORD(0));
+  for (size_t index = 0; index < sizeof harmless / sizeof *harmless; index++)
+    answer_if_equal(harmless[index], SECCOMP_RET_ALLOW);
+  answer(REFUSE);
+  close_block(block);
+}
+
+/* vsock reaches the hypervisor, AF_ALG the kernel's crypto: neither is bound to a namespace. */
+static void judge_socket(void) {
+  unsigned short block = open_block(__NR_socket);
+  load(LOW_WORD(0));
+  answer_if_equal(AF_VSOCK, REFUSE);
+  answer_if_equal(AF_ALG, REFUSE);
+  answer(SECCOMP_RET_ALLOW);
+  close_block(block);
+}
+
+/* TIOCSTI and TIOCLINUX type into someone else's terminal. The kernel looks at the low word alone, so does this. */
+static void judge_ioctl(void) {
+  unsigned short block = open_block(__NR_ioctl);
+  load(LOW_WORD(1));
+  answer_if_equal(0x5412, REFUSE);
+  answer_if_equal(0x541c, REFUSE);
+  answer(SECCOMP_RET_ALLOW);
+  close_block(block);
+}
+
+/* Runs of numbers with the same answer become one comparison, as the kernel walks the filter once per number to cache it. */
+static void judge_lists(void) {
+  static uint32_t actions[numbers_limit];
+  for (size_t number = 0; number < numbers_limit; number++) actions[number] = UNKNOWN;
+  for (size_t index = 0; index < sizeof allowed / sizeof *allowed; index++) actions[allowed[index]] = SECCOMP_RET_ALLOW;
+  for (size_t index = 0; index < sizeof refused / sizeof *refused; index++) actions[refused[index]] = REFUSE;
+  for (size_t number = 1; number < numbers_limit; number++) {
+    if (actions[number] == actions[number - 1]) continue;
+    add(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)number, 1, 0);
+    answer(actions[number - 1]);
+  }
+  answer(UNKNOWN);
+}
+
+/* A file with the filter in the form that bubblewrap reads, or -1. */
+int make_seccomp_program(void) {
+  used = 0;
+  load(offsetof(struct seccomp_data, arch));
+  add(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
+  answer(UNKNOWN);
+  load(offsetof(struct seccomp_data, nr));
+  judge_clone();
+  judge_personality();
+  judge_socket();
+  judge_ioctl();
+  judge_lists();
+  int fd = memfd_create("coppice-seccomp", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  size_t size = used * sizeof *program;
+  if (write(fd, program, size) != (ssize_t)size) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}

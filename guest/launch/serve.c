@@ -1,0 +1,308 @@
+#define _GNU_SOURCE
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum kind { from_daemon, from_kernel, from_standby, from_process };
+
+/* Something that is waited for. */
+struct source {
+  enum kind kind;
+  int fd;
+  pid_t pid;
+  char sequence[24];
+  bool busy;
+  struct source *next;
+};
+
+static struct setup *settings;
+static int events;
+static struct source *standbys;
+static unsigned standbys_made;
+
+static bool send_message(const struct message *message) {
+  uint32_t size = (uint32_t)message->size;
+  char head[4] = {(char)size, (char)(size >> 8), (char)(size >> 16), (char)(size >> 24)};
+  const char *parts[] = {head, message->data};
+  size_t sizes[] = {sizeof head, message->size};
+  for (int part = 0; part < 2; part++) {
+    for (size_t done = 0; done < sizes[part];) {
+      ssize_t written = write(STDOUT_FILENO, parts[part] + done, sizes[part] - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      done += (size_t)written;
+    }
+  }
+  return true;
+}
+
+static void answer(const char *sequence, const struct message *body, const char *error) {
+  static struct message message;
+  message.size = 0;
+  message_put(&message, "seq", "%s", sequence);
+  if (error) message_put(&message, "error", "%s", error);
+  if (body) {
+    memcpy(message.data + message.size, body->data, body->size);
+    message.size += body->size;
+  }
+  send_message(&message);
+}
+
+static struct source *watch(enum kind kind, int fd) {
+  struct source *source = calloc(1, sizeof *source);
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+  if (!source) abort();
+  source->kind = kind;
+  source->fd = fd;
+  if (epoll_ctl(events, EPOLL_CTL_ADD, fd, &event) < 0) {
+    free(source);
+    return NULL;
+  }
+  return source;
+}
+
+static void forget(struct source *source) {
+  for (struct source **link = &standbys; *link; link = &(*link)->next) {
+    if (*link == source) {
+      *link = source->next;
+      break;
+    }
+  }
+  close(source->fd);
+  free(source);
+}
+
+/* A standby keeps its channel and the filter; whatever else the server holds open is none of its business. */
+static void become_standby(unsigned number, int channel) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0) _exit(1);
+  int kept_channel = fcntl(channel, F_DUPFD, 64), kept_filter = fcntl(settings->seccomp_fd, F_DUPFD, 64);
+  if (kept_channel < 0 || kept_filter < 0 || dup2(kept_channel, 3) < 0 || dup2(kept_filter, 4) < 0) _exit(1);
+  syscall(SYS_close_range, 5, ~0U, 0);
+  fcntl(3, F_SETFD, FD_CLOEXEC);
+  fcntl(4, F_SETFD, FD_CLOEXEC);
+  settings->seccomp_fd = 4;
+  setsid();
+  standby_main(settings, number, 3);
+}
+
+static struct source *make_standby(void) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) return NULL;
+  unsigned number = standbys_made++;
+  pid_t pid = fork();
+  if (pid == 0) become_standby(number, pair[1]);
+  close(pair[1]);
+  struct source *source = pid > 0 ? watch(from_standby, pair[0]) : NULL;
+  if (!source) {
+    close(pair[0]);
+    return NULL;
+  }
+  source->pid = pid;
+  source->next = standbys;
+  standbys = source;
+  return source;
+}
+
+/* The oldest first: it is the likeliest to have entered its cgroups. */
+static struct source *idle_standby(unsigned *idle) {
+  struct source *found = NULL;
+  *idle = 0;
+  for (struct source *standby = standbys; standby; standby = standby->next) {
+    if (standby->busy) continue;
+    found = standby;
+    ++*idle;
+  }
+  return found;
+}
+
+static void refill(void) {
+  unsigned idle;
+  for (idle_standby(&idle); idle < settings->standbys; idle++)
+    if (!make_standby()) return;
+}
+
+static void start(const char *sequence, const struct message *request) {
+  unsigned idle;
+  struct source *standby = idle_standby(&idle);
+  if (!standby) standby = make_standby();
+  if (!standby) {
+    answer(sequence, NULL, "make a process for the sandbox: fork failed");
+    return;
+  }
+  standby->busy = true;
+  snprintf(standby->sequence, sizeof standby->sequence, "%s", sequence);
+  if (send(standby->fd, request->data, request->size, MSG_NOSIGNAL) != (ssize_t)request->size)
+    answer(sequence, NULL, "hand the request to a standby process");
+}
+
+static void hear_standby(struct source *standby) {
+  static struct message reply;
+  ssize_t got = recv(standby->fd, reply.data, sizeof reply.data, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  reply.size = got > 0 ? (size_t)got : 0;
+  if (standby->busy) answer(standby->sequence, &reply, reply.size ? NULL : "the standby process died");
+  bool replace = standby->busy;
+  forget(standby);
+  if (replace) refill();
+}
+
+static bool same_process(const struct message *request, pid_t *pid) {
+  const char *text = message_get(request, "pid"), *started = message_get(request, "started");
+  unsigned long long ticks;
+  if (!text || !started) return false;
+  *pid = (pid_t)atoi(text);
+  return *pid > 1 && process_started(*pid, &ticks) && ticks == strtoull(started, NULL, 10);
+}
+
+/* Announces the end of a process, whoever's child it is. One that is gone already is announced at once. */
+static void watch_process(const char *sequence, const struct message *request) {
+  pid_t pid;
+  int fd = same_process(request, &pid) ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+  struct source *source = fd >= 0 ? watch(from_process, fd) : NULL;
+  struct message *state = calloc(1, sizeof *state);
+  if (!state) abort();
+  if (source) {
+    source->pid = pid;
+    message_put(state, "running", "1");
+  } else {
+    if (fd >= 0) close(fd);
+    message_put(state, "running", "0");
+  }
+  answer(sequence, state, NULL);
+  free(state);
+}
+
+static void announce_end(struct source *source) {
+  static struct message message;
+  message.size = 0;
+  message_put(&message, "exited", "%d", (int)source->pid);
+  send_message(&message);
+  forget(source);
+}
+
+/*
+ * Ends the process that bubblewrap leaves beside every sandbox. It only waits, yet it keeps the launcher's mount
+ * namespace, and with it every filesystem of the host, in use. The sandbox then becomes a child of this server.
+ */
+static void end_monitor(const char *sequence, const struct message *request) {
+  pid_t pid;
+  int fd = same_process(request, &pid) ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+  /* Looked at again behind the pidfd: from here on the number cannot be reused under us. */
+  if (fd >= 0 && same_process(request, &pid)) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+  if (fd >= 0) close(fd);
+  answer(sequence, NULL, NULL);
+}
+
+static void name_host(const char *sequence, const struct message *request) {
+  char reason[reason_limit] = "";
+  pid_t pid;
+  const char *hostname = message_get(request, "hostname");
+  errno = 0;
+  bool named = hostname && same_process(request, &pid) ? set_hostname(pid, hostname, reason)
+                                                       : fail(reason, "the sandbox no longer runs");
+  answer(sequence, NULL, named ? NULL : reason);
+}
+
+static void handle(const struct message *request) {
+  const char *verb = message_get(request, "verb"), *sequence = message_get(request, "seq");
+  if (!verb || !sequence) return;
+  if (strcmp(verb, "start") == 0) start(sequence, request);
+  else if (strcmp(verb, "watch") == 0) watch_process(sequence, request);
+  else if (strcmp(verb, "end-monitor") == 0) end_monitor(sequence, request);
+  else if (strcmp(verb, "hostname") == 0) name_host(sequence, request);
+  else answer(sequence, NULL, "unknown verb");
+}
+
+/* False at the end of the daemon's stream, or when it does not speak this protocol. */
+static bool hear_daemon(void) {
+  static char buffer[4 + message_limit];
+  static size_t filled;
+  static struct message request;
+  ssize_t got = read(STDIN_FILENO, buffer + filled, sizeof buffer - filled);
+  if (got < 0) return errno == EINTR || errno == EAGAIN;
+  if (got == 0) return false;
+  filled += (size_t)got;
+  while (filled >= 4) {
+    const unsigned char *head = (const unsigned char *)buffer;
+    size_t size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
+    if (size > message_limit) return false;
+    if (filled < 4 + size) break;
+    request.size = size;
+    memcpy(request.data, buffer + 4, size);
+    memmove(buffer, buffer + 4 + size, filled - 4 - size);
+    filled -= 4 + size;
+    if (!message_valid(&request)) return false;
+    handle(&request);
+  }
+  return true;
+}
+
+static void reap(int fd) {
+  struct signalfd_siginfo info;
+  while (read(fd, &info, sizeof info) > 0) {
+  }
+  while (waitpid(-1, NULL, WNOHANG) > 0) {
+  }
+}
+
+/* Standbys leave when their channel closes. Only they are waited for: sandboxes go on. */
+static void dismiss(void) {
+  while (standbys) {
+    struct source *standby = standbys;
+    pid_t pid = standby->pid;
+    standbys = standby->next;
+    close(standby->fd);
+    free(standby);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+int serve(struct setup *setup) {
+  settings = setup;
+  sigset_t children;
+  sigemptyset(&children);
+  sigaddset(&children, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &children, NULL);
+  signal(SIGPIPE, SIG_IGN);
+  int ended = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+  events = epoll_create1(EPOLL_CLOEXEC);
+  setup->seccomp_fd = make_seccomp_program();
+  if (ended < 0 || events < 0 || setup->seccomp_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
+      !watch(from_daemon, STDIN_FILENO) || !watch(from_kernel, ended)) {
+    perror("coppice-launch");
+    return 1;
+  }
+  refill();
+  for (bool open = true; open;) {
+    struct epoll_event event;
+    int ready = epoll_wait(events, &event, 1, -1);
+    if (ready < 0 && errno != EINTR) break;
+    if (ready <= 0) continue;
+    struct source *source = event.data.ptr;
+    switch (source->kind) {
+      case from_daemon: open = hear_daemon(); break;
+      case from_kernel: reap(source->fd); break;
+      case from_standby: hear_standby(source); break;
+      case from_process: announce_end(source); break;
+    }
+  }
+  dismiss();
+  return 0;
+}

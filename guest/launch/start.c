@@ -1,0 +1,198 @@
+#define _GNU_SOURCE
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/mount.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ids_per_sandbox = 65536, open_files_limit = 65536 };
+
+static int open_tree(const char *path) {
+  return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+}
+
+static bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason) {
+  const char *workspace = message_get(request, "workspace");
+  trees->image = open_tree(message_get(request, "image"));
+  if (trees->image < 0) return fail(reason, "open the image %s", message_get(request, "image"));
+  trees->disk = open_tree(message_get(request, "disk"));
+  if (trees->disk < 0) return fail(reason, "open the disk %s", message_get(request, "disk"));
+  trees->agent = open_tree(setup->agent);
+  if (trees->agent < 0) return fail(reason, "open the agent %s", setup->agent);
+  trees->workspace = workspace ? open_tree(workspace) : -1;
+  if (workspace && trees->workspace < 0) return fail(reason, "open the workspace directory %s", workspace);
+  return true;
+}
+
+/* By a relative name, since the whole path may be longer than a socket address can hold. */
+static int listen_in(const char *directory) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "agent.sock"};
+  if (chdir(directory) < 0) return -1;
+  if (unlink(address.sun_path) < 0 && errno != ENOENT) return -1;
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  mode_t mask = umask(0077);
+  int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
+  umask(mask);
+  if (bound < 0 || listen(fd, 128) < 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+static bool open_inherited(const struct setup *setup, const char *run, struct inherited *fds, char *reason) {
+  char path[64];
+  fds->listen = listen_in(run);
+  if (fds->listen < 0) return fail(reason, "listen in %s", run);
+  fds->log = open("console.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fds->log < 0) return fail(reason, "open the log in %s", run);
+  /* Opened anew: bubblewrap reads from the current position, and every standby shares that of the original. */
+  snprintf(path, sizeof path, "/proc/self/fd/%d", setup->seccomp_fd);
+  fds->seccomp = open(path, O_RDONLY | O_CLOEXEC);
+  return fds->seccomp >= 0 || fail(reason, "open the system call filter");
+}
+
+static bool write_id_map(pid_t pid, const char *file, unsigned long base, char *reason) {
+  char path[64], text[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+  snprintf(text, sizeof text, "0 %lu %d", base, ids_per_sandbox);
+  return cgroup_write(path, text) || fail(reason, "write %s", path);
+}
+
+static void limit_resources(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    if (limit.rlim_max > open_files_limit) limit.rlim_max = open_files_limit;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+}
+
+/* The first process of the new user namespace. Returns only when something failed, with the reason. */
+static void inner(const struct setup *setup, const struct message *request, const struct trees *trees,
+                  const struct inherited *fds, int go, char *reason) {
+  char byte;
+  if (read(go, &byte, 1) != 1) {
+    errno = 0;
+    fail(reason, "the launcher gave up");
+    return;
+  }
+  if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0) {
+    fail(reason, "become root of the user namespace");
+    return;
+  }
+  umask(0022);
+  limit_resources();
+  if (!build_root(trees, reason)) return;
+  exec_bubblewrap(setup, message_get(request, "hostname"), trees->workspace >= 0, fds, reason);
+}
+
+static pid_t clone_into(int cgroup) {
+  struct clone_args arguments = {
+      .flags = CLONE_NEWUSER | CLONE_NEWNS | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+      .exit_signal = SIGCHLD,
+      .cgroup = (uint64_t)(cgroup >= 0 ? cgroup : 0),
+  };
+  return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+}
+
+static bool let_go(pid_t pid, const struct message *request, const struct trees *trees, int go, char *reason) {
+  char path[64];
+  unsigned long base = strtoul(message_get(request, "base"), NULL, 10);
+  if (!write_id_map(pid, "uid_map", base, reason) || !write_id_map(pid, "gid_map", base, reason)) return false;
+  snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+  int userns = open(path, O_RDONLY | O_CLOEXEC);
+  if (userns < 0) return fail(reason, "open %s", path);
+  bool mapped = idmap_trees(trees, userns, reason);
+  close(userns);
+  if (!mapped) return false;
+  return write(go, "g", 1) == 1 || fail(reason, "start the container");
+}
+
+/* Reads to the end; what does not fit is dropped. */
+static void drain(int fd, char *text, size_t size) {
+  size_t length = 0;
+  char spill[256];
+  for (;;) {
+    bool fits = length + 1 < size;
+    ssize_t got = read(fd, fits ? text + length : spill, fits ? size - 1 - length : sizeof spill);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    if (fits) length += (size_t)got;
+  }
+  text[length] = '\0';
+}
+
+static bool report(pid_t monitor, const char *info, struct message *reply, char *reason) {
+  const char *found = strstr(info, "\"child-pid\":");
+  pid_t pid = found ? (pid_t)atoi(found + strlen("\"child-pid\":")) : 0;
+  unsigned long long started = 0, monitor_started = 0;
+  errno = 0;
+  if (pid <= 0 || !process_started(pid, &started) || !process_started(monitor, &monitor_started)) {
+    errno = 0;
+    return fail(reason, "bubblewrap ended before the sandbox ran");
+  }
+  message_put(reply, "pid", "%d", (int)pid);
+  message_put(reply, "started", "%llu", started);
+  message_put(reply, "monitor", "%d", (int)monitor);
+  message_put(reply, "monitorStarted", "%llu", monitor_started);
+  return true;
+}
+
+bool start_container(const struct setup *setup, const struct message *request, struct message *reply, char *reason) {
+  struct trees trees;
+  struct inherited fds;
+  int go[2], errors[2], info[2], cgroup = -1;
+  const char *v2 = message_get(request, "v2");
+  if (!open_trees(setup, request, &trees, reason)) return false;
+  if (!open_inherited(setup, message_get(request, "run"), &fds, reason)) return false;
+  if (pipe2(go, O_CLOEXEC) < 0 || pipe2(errors, O_CLOEXEC) < 0 || pipe2(info, O_CLOEXEC) < 0)
+    return fail(reason, "make a pipe");
+  fds.info = info[1];
+  if (v2 && (cgroup = open(v2, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) return fail(reason, "open %s", v2);
+
+  pid_t pid = clone_into(cgroup);
+  if (pid < 0) return fail(reason, "make a user namespace");
+  if (pid == 0) {
+    close(go[1]);
+    inner(setup, request, &trees, &fds, go[0], reason);
+    ssize_t written = write(errors[1], reason, strlen(reason));
+    _exit(written > 0 ? 1 : 2);
+  }
+  close(go[0]);
+  close(errors[1]);
+  close(info[1]);
+  close(fds.listen);
+  bool going = let_go(pid, request, &trees, go[1], reason);
+  close(go[1]);
+  if (!going) {
+    kill(pid, SIGKILL);
+    return false;
+  }
+  /* Ends when the child becomes bubblewrap; anything that it holds is why it did not. */
+  char text[4096];
+  drain(errors[0], text, sizeof text);
+  if (text[0] != '\0') {
+    errno = 0;
+    return fail(reason, "%s", text);
+  }
+  drain(info[0], text, sizeof text);
+  return report(pid, text, reply, reason);
+}
