@@ -1,4 +1,4 @@
-import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { IdSource } from '@coppice/protocol';
@@ -24,7 +24,6 @@ export async function sharedHostRootfs(): Promise<string> {
   await removeLeftovers();
   const building = await mkdtemp(join(directory, `.building-${process.pid}-`));
   try {
-    await chmod(building, 0o755);
     await mkdir(join(building, 'rootfs'));
     await buildHostRootfs(join(building, 'rootfs'));
     const manifest = await readManifest(join(building, 'rootfs'), { content: false });

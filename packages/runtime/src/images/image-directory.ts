@@ -21,7 +21,10 @@ export class ImageDirectory {
     return join(this.path, id, 'rootfs');
   }
 
-  /** A private directory to build in; its name tells which process owns it. */
+  /**
+   * A directory to build in; its name tells which process owns it. It stays closed to other accounts of the machine
+   * after publishing: a program in an image that is set-uid root must not be within their reach.
+   */
   async makeBuilding(id: string): Promise<string> {
     const building = join(this.path, `${buildingPrefix}${process.pid}-${id}`);
     await mkdir(building, { recursive: true, mode: 0o700 });

@@ -1,17 +1,25 @@
 import { mkdir, rm, stat, symlink } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { CoppiceError } from '@coppice/protocol';
+import { buildDebianRootfs, debianSuite } from './debian-rootfs.ts';
+import { copyDirectoryRootfs } from './directory-rootfs.ts';
+import { extractRootfs } from './extract-rootfs.ts';
 import { buildHostRootfs } from './host-rootfs.ts';
 import type { BuildOptions, BuiltRootfs, Image } from './image.ts';
 import { ImageDirectory } from './image-directory.ts';
-import { checkImageName } from './image-name.ts';
+import { checkImageName, checkImportName } from './image-name.ts';
 import { type Manifest, readManifest } from './manifest.ts';
 
 export interface ImageStoreOptions {
   readonly directory: string;
   readonly newId: () => string;
   readonly now: () => Date;
+  /** What the files of one imported image may add up to. */
+  readonly maxBytes?: number;
 }
+
+const defaultMaxBytes = 64 * 2 ** 30;
 
 export interface LinkOptions extends BuildOptions {
   readonly manifest?: Manifest;
@@ -24,6 +32,7 @@ export class ImageStore {
   readonly #directory: ImageDirectory;
   readonly #newId: () => string;
   readonly #now: () => Date;
+  readonly #maxBytes: number;
   /** Names that are being built: whoever asks for one meanwhile waits for the same build. */
   readonly #building = new Map<string, Promise<Image>>();
 
@@ -31,6 +40,7 @@ export class ImageStore {
     this.#directory = directory;
     this.#newId = options.newId;
     this.#now = options.now;
+    this.#maxBytes = options.maxBytes ?? defaultMaxBytes;
   }
 
   /** Removes what earlier processes left half made. */
@@ -68,7 +78,33 @@ export class ImageStore {
     const existing = await this.find(nameOrId);
     if (existing !== undefined) return existing;
     if (nameOrId === 'host') return this.#joinOrBuild('host', options, (rootfs) => fillHost(rootfs, options));
+    const suite = debianSuite(nameOrId);
+    if (suite !== undefined) {
+      const limits = { ...options, maxBytes: this.#maxBytes };
+      return this.#joinOrBuild(nameOrId, options, (rootfs) => buildDebianRootfs(suite, rootfs, limits));
+    }
     return this.get(nameOrId);
+  }
+
+  /** Takes a root filesystem from a tar archive: plain, gzip or zstd. The stream is destroyed at the end. */
+  async importArchive(name: string, stream: Readable, options: BuildOptions = {}): Promise<Image> {
+    try {
+      checkImportName(name);
+      return await this.#build(name, options, async (rootfs) => {
+        const limits = { ...options, maxBytes: this.#maxBytes };
+        const { format, warnings } = await extractRootfs(stream, rootfs, limits);
+        return { source: { kind: 'archive', format }, warnings };
+      });
+    } finally {
+      stream.destroy();
+    }
+  }
+
+  /** Takes a root filesystem from a directory of this machine. */
+  async importDirectory(name: string, path: string, options: BuildOptions = {}): Promise<Image> {
+    checkImportName(name);
+    const limits = { ...options, maxBytes: this.#maxBytes };
+    return this.#build(name, options, (rootfs) => copyDirectoryRootfs(path, rootfs, limits));
   }
 
   /**

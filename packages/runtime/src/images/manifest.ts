@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runProgram } from '../programs/run-program.ts';
 
@@ -41,7 +41,7 @@ export async function readManifest(rootfs: string, options: ManifestOptions): Pr
     fileCount += 1;
     if (!seen.has(entry.inode)) sizeBytes += entry.sizeBytes;
     seen.add(entry.inode);
-    if (options.content) hash.update(await hashFile(join(rootfs, entry.path)));
+    if (options.content) hash.update(await hashFile(join(rootfs, entry.path), entry.sizeBytes));
   }
   return {
     digest: `${options.content ? 'sha256' : 'sha256-meta'}:${hash.digest('hex')}`,
@@ -73,8 +73,12 @@ function parseEntries(text: string): Entry[] {
   return entries;
 }
 
-async function hashFile(path: string): Promise<Buffer> {
+/** Small files at once: opening a stream for each costs more than reading them. */
+const smallBytes = 1 << 20;
+
+async function hashFile(path: string, sizeBytes: number): Promise<Buffer> {
   const hash = createHash('sha256');
+  if (sizeBytes <= smallBytes) return hash.update(readFileSync(path)).digest();
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
   return hash.digest();
 }
