@@ -1,3 +1,26 @@
+// Guest
+export { connectGuest } from './guest/connect-guest.ts';
+export type {
+  ByteStream,
+  ExitStatus,
+  FileKind,
+  FileStat,
+  ForkNotice,
+  Guest,
+  GuestProcess,
+  GuestWatch,
+  JobInfo,
+  JobLog,
+  OutputChunk,
+  ProcessRequest,
+  PtyAttachment,
+  PtyInfo,
+  WatchEvent,
+  WriteOptions,
+} from './guest/guest.ts';
+export { GuestClient } from './guest/guest-client.ts';
+export { GuestLink, type GuestLinkOptions } from './guest/guest-link.ts';
+
 // Images
 export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';

@@ -45,6 +45,8 @@ export interface JobInfo {
   readonly pid: number;
   readonly argv: readonly string[];
   readonly startedAtMs: number;
+  /** Its output counts as activity: the sandbox does not fall asleep while it writes. */
+  readonly keepAwake: boolean;
   readonly running: boolean;
   readonly exit: ExitStatus | null;
   /** Total bytes ever written to the log, and the oldest offset still kept. */
@@ -109,6 +111,11 @@ export interface WatchEvent {
   readonly to: string | null;
 }
 
+export interface GuestWatch extends AsyncIterable<WatchEvent> {
+  /** From then on nothing is missed. */
+  readonly ready: Promise<void>;
+}
+
 export interface ByteStream {
   readonly input: AsyncIterable<Buffer>;
   write(data: Uint8Array): Promise<void>;
@@ -140,14 +147,17 @@ export interface Guest {
   signalPty(id: number, signal: number): Promise<void>;
 
   stat(path: string): Promise<FileStat>;
-  list(path: string, options: { depth?: number; limit?: number }): Promise<{ entries: FileStat[]; truncated: boolean }>;
+  list(
+    path: string,
+    options: { depth?: number; limit?: number },
+  ): Promise<{ entries: FileStat[]; truncated: boolean }>;
   read(path: string, range?: { offset?: number; length?: number }): AsyncIterable<Buffer>;
   /** Written beside the target and renamed over it: readers see the old or the new file. Returns the bytes written. */
   write(path: string, data: AsyncIterable<Uint8Array>, options?: WriteOptions): Promise<number>;
   move(from: string, to: string): Promise<void>;
   remove(path: string, options?: { recursive?: boolean }): Promise<void>;
   mkdir(path: string, options?: { parents?: boolean; mode?: number }): Promise<void>;
-  watch(path: string, options: { recursive: boolean; signal: AbortSignal }): AsyncIterable<WatchEvent>;
+  watch(path: string, options: { recursive: boolean; signal: AbortSignal }): GuestWatch;
   /** A tar (ustar with pax where needed) of what is below the path. */
   pack(path: string): AsyncIterable<Buffer>;
   /** Unpacks such a tar below an existing or new directory; refuses entries that leave it. */

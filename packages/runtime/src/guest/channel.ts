@@ -1,0 +1,204 @@
+import { CoppiceError } from '@coppice/protocol';
+import { frameMaxPayload, frameType, protocolError } from './wire.ts';
+
+/** What a channel needs of its link. */
+export interface ChannelLink {
+  send(type: number, channel: number, payload?: Uint8Array): void;
+  /** Settles when the bytes are out of the caller's buffer. */
+  sendData(channel: number, payload: Uint8Array): Promise<void>;
+  forget(channel: number): void;
+}
+
+export interface Piece {
+  readonly stream: number;
+  readonly data: Buffer;
+}
+
+/** One call on its way: its answers and streams, with the credit of both directions. */
+export class Channel {
+  readonly id: number;
+  /** The first answer, for calls that have one before they are done. */
+  readonly replied: Promise<Buffer>;
+  /** The last answer. */
+  readonly done: Promise<Buffer>;
+  readonly #link: ChannelLink;
+  readonly #windowBytes: number;
+  readonly #reply = Promise.withResolvers<Buffer>();
+  readonly #finish = Promise.withResolvers<Buffer>();
+  readonly #queue: Piece[] = [];
+  #queueHead = 0;
+  #receiveCredit: number;
+  #consumedBytes = 0;
+  #sendCredit: number;
+  #creditWaiters: (() => void)[] = [];
+  #readWaiter: (() => void) | undefined;
+  #inputEnded = false;
+  #ended = false;
+  #failure: CoppiceError | undefined;
+  #discarding = false;
+
+  constructor(link: ChannelLink, id: number, windowBytes: number, sendWindowBytes: number) {
+    this.#link = link;
+    this.id = id;
+    this.#windowBytes = windowBytes;
+    this.#receiveCredit = windowBytes;
+    this.#sendCredit = sendWindowBytes;
+    this.replied = this.#reply.promise;
+    this.done = this.#finish.promise;
+    // Who asks for neither has the failure from the stream; it is not unhandled.
+    this.replied.catch(() => {});
+    this.done.catch(() => {});
+  }
+
+  get open(): boolean {
+    return !this.#ended;
+  }
+
+  // ---- from the link ----
+
+  receiveData(stream: number, data: Buffer): void {
+    this.#receiveCredit -= data.length;
+    if (this.#receiveCredit < 0 || this.#inputEnded) throw protocolError('it sent data that was not granted');
+    if (this.#discarding) {
+      this.#consume(data.length);
+      return;
+    }
+    this.#queue.push({ stream, data });
+    this.#wakeReader();
+  }
+
+  receiveFrame(type: number, payload: Buffer): void {
+    switch (type) {
+      case frameType.reply:
+        this.#reply.resolve(payload);
+        return;
+      case frameType.end:
+        this.#inputEnded = true;
+        this.#wakeReader();
+        return;
+      case frameType.credit:
+        if (payload.length !== 4) throw protocolError('a credit is malformed');
+        this.#sendCredit += payload.readUInt32LE(0);
+        if (this.#sendCredit > 2 ** 31) throw protocolError('a credit is too large');
+        this.#wakeWriters();
+        return;
+      case frameType.done:
+        this.#end();
+        this.#reply.reject(protocolError('it ended a call before it answered'));
+        this.#finish.resolve(payload);
+        return;
+      default:
+        throw protocolError('a frame has a type that only the host sends');
+    }
+  }
+
+  fail(error: CoppiceError): void {
+    if (this.#ended) return;
+    this.#failure = error;
+    this.#end();
+    this.#reply.reject(error);
+    this.#finish.reject(error);
+  }
+
+  // ---- for the caller ----
+
+  /** The next piece, or undefined at the end of the stream. */
+  async read(): Promise<Piece | undefined> {
+    for (;;) {
+      const piece = this.#queue[this.#queueHead];
+      if (piece !== undefined) {
+        this.#queueHead += 1;
+        if (this.#queueHead === this.#queue.length) {
+          this.#queue.length = 0;
+          this.#queueHead = 0;
+        } else if (this.#queueHead >= 1024) {
+          this.#queue.splice(0, this.#queueHead);
+          this.#queueHead = 0;
+        }
+        this.#consume(piece.data.length);
+        return piece;
+      }
+      if (this.#failure !== undefined) throw this.#failure;
+      if (this.#ended || this.#inputEnded) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#readWaiter = resolve;
+      });
+    }
+  }
+
+  /** What comes from now on is dropped, and what is queued as well: the sender never waits for it. */
+  discard(): void {
+    if (this.#discarding) return;
+    this.#discarding = true;
+    for (const piece of this.#queue.splice(this.#queueHead)) this.#consume(piece.data.length);
+    this.#queue.length = 0;
+    this.#queueHead = 0;
+    this.#wakeReader();
+  }
+
+  async write(data: Uint8Array): Promise<void> {
+    for (let at = 0; at < data.length; ) {
+      while (this.#sendCredit === 0 && !this.#ended) {
+        await new Promise<void>((resolve) => this.#creditWaiters.push(resolve));
+      }
+      this.#assertWritable();
+      const length = Math.min(data.length - at, this.#sendCredit, frameMaxPayload);
+      this.#sendCredit -= length;
+      await this.#link.sendData(this.id, data.subarray(at, at + length));
+      at += length;
+    }
+    if (data.length === 0) this.#assertWritable();
+  }
+
+  end(): void {
+    if (!this.#ended) this.#link.send(frameType.end, this.id);
+  }
+
+  signal(signal: number): void {
+    this.#assertWritable();
+    const payload = Buffer.allocUnsafe(4);
+    payload.writeUInt32LE(signal);
+    this.#link.send(frameType.signal, this.id, payload);
+  }
+
+  /** The agent ends what belongs to the call; nothing more comes of it. */
+  cancel(): void {
+    if (this.#ended) return;
+    this.#link.send(frameType.cancel, this.id);
+    this.#link.forget(this.id);
+    this.fail(new CoppiceError('cancelled', 'the call to the sandbox was closed'));
+  }
+
+  #assertWritable(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#ended) throw new CoppiceError('wrong_state', 'it has ended and takes no more input');
+  }
+
+  #consume(bytes: number): void {
+    this.#consumedBytes += bytes;
+    if (this.#ended || this.#consumedBytes < this.#windowBytes / 4) return;
+    const payload = Buffer.allocUnsafe(4);
+    payload.writeUInt32LE(this.#consumedBytes);
+    this.#receiveCredit += this.#consumedBytes;
+    this.#consumedBytes = 0;
+    this.#link.send(frameType.credit, this.id, payload);
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.#wakeReader();
+    this.#wakeWriters();
+  }
+
+  #wakeReader(): void {
+    const wake = this.#readWaiter;
+    this.#readWaiter = undefined;
+    wake?.();
+  }
+
+  #wakeWriters(): void {
+    const waiters = this.#creditWaiters;
+    this.#creditWaiters = [];
+    for (const wake of waiters) wake();
+  }
+}

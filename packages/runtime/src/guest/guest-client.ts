@@ -1,0 +1,263 @@
+import { CoppiceError } from '@coppice/protocol';
+import { BodyReader } from './body-reader.ts';
+import { BodyWriter } from './body-writer.ts';
+import { iterateChannel } from './channel-stream.ts';
+import { decodeStat } from './file-codec.ts';
+import type {
+  ByteStream,
+  FileStat,
+  ForkNotice,
+  Guest,
+  GuestProcess,
+  GuestWatch,
+  JobInfo,
+  JobLog,
+  ProcessRequest,
+  PtyAttachment,
+  PtyInfo,
+  WriteOptions,
+} from './guest.ts';
+import type { GuestLink } from './guest-link.ts';
+import {
+  checkSignal,
+  decodeAll,
+  decodeJob,
+  decodeJobLog,
+  decodePty,
+  encodeProcess,
+} from './process-codec.ts';
+import { RemoteProcess } from './remote-process.ts';
+import { RemotePty } from './remote-pty.ts';
+import { RemoteStream } from './remote-stream.ts';
+import { RemoteWatch } from './remote-watch.ts';
+import { type Operation, operation } from './wire.ts';
+
+const noMode = 0xffff_ffff;
+const toTheEnd = 2n ** 63n - 1n;
+
+const checkInteger = (value: number, min: number, max: number, what: string): number => {
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new CoppiceError(
+    'invalid_argument',
+    `${what} is ${value}; it must be an integer from ${min} to ${max}`,
+  );
+};
+
+/** Every call to the agent of one sandbox, over one link. */
+export class GuestClient implements Guest {
+  readonly closed: Promise<void>;
+  readonly #link: GuestLink;
+
+  constructor(link: GuestLink) {
+    this.#link = link;
+    this.closed = link.closed;
+  }
+
+  async exec(request: ProcessRequest): Promise<GuestProcess> {
+    const channel = this.#link.open(operation.exec, encodeProcess(request).finish());
+    const reader = new BodyReader(await channel.replied);
+    const pid = reader.u32();
+    return new RemoteProcess(channel, pid);
+  }
+
+  async startJob(request: ProcessRequest & { readonly keepAwake?: boolean }): Promise<JobInfo> {
+    const body = encodeProcess(request, new BodyWriter().u8(request.keepAwake ? 1 : 0));
+    return decodeJob(await this.#ask(operation.jobStart, body));
+  }
+
+  async listJobs(): Promise<JobInfo[]> {
+    return decodeAll(await this.#ask(operation.jobList, new BodyWriter()), decodeJob);
+  }
+
+  async readJob(
+    id: number,
+    options: { cursor?: number; maxBytes?: number; waitMs?: number },
+  ): Promise<JobLog> {
+    const body = this.#id(id, 'job')
+      .u64(checkInteger(options.cursor ?? 0, 0, Number.MAX_SAFE_INTEGER, 'the cursor'))
+      .u32(checkInteger(options.maxBytes ?? 0, 0, 2 ** 32 - 1, 'maxBytes'))
+      .u32(checkInteger(options.waitMs ?? 0, 0, 2 ** 32 - 1, 'waitMs'));
+    return decodeJobLog(await this.#ask(operation.jobRead, body));
+  }
+
+  async signalJob(id: number, signal: number): Promise<void> {
+    await this.#do(operation.jobSignal, this.#id(id, 'job').u32(checkSignal(signal)));
+  }
+
+  async openPty(request: ProcessRequest & { cols: number; rows: number }): Promise<PtyInfo> {
+    const body = encodeProcess(request, this.#size(new BodyWriter(), request.cols, request.rows));
+    return decodePty(await this.#ask(operation.ptyOpen, body));
+  }
+
+  async listPtys(): Promise<PtyInfo[]> {
+    return decodeAll(await this.#ask(operation.ptyList, new BodyWriter()), decodePty);
+  }
+
+  async attachPty(id: number): Promise<PtyAttachment> {
+    const channel = this.#link.open(operation.ptyAttach, this.#id(id, 'terminal').finish());
+    await channel.replied;
+    return new RemotePty(channel);
+  }
+
+  async resizePty(id: number, cols: number, rows: number): Promise<void> {
+    await this.#do(operation.ptyResize, this.#size(this.#id(id, 'terminal'), cols, rows));
+  }
+
+  async signalPty(id: number, signal: number): Promise<void> {
+    await this.#do(operation.ptySignal, this.#id(id, 'terminal').u32(checkSignal(signal)));
+  }
+
+  async stat(path: string): Promise<FileStat> {
+    const { body } = await this.#link.call(operation.stat, this.#path(path).finish());
+    return decodeStat(new BodyReader(body));
+  }
+
+  async list(
+    path: string,
+    options: { depth?: number; limit?: number },
+  ): Promise<{ entries: FileStat[]; truncated: boolean }> {
+    const body = this.#path(path)
+      .u32(checkInteger(options.depth ?? 1, 1, 4096, 'the depth'))
+      .u32(checkInteger(options.limit ?? 10_000, 1, 1_000_000, 'the limit'));
+    const result = await this.#link.call(operation.list, body.finish());
+    const truncated = new BodyReader(result.body).u8() !== 0;
+    return { entries: decodeAll(new BodyReader(result.data), decodeStat), truncated };
+  }
+
+  read(path: string, range: { offset?: number; length?: number } = {}): AsyncIterable<Buffer> {
+    const offset = checkInteger(range.offset ?? 0, 0, Number.MAX_SAFE_INTEGER, 'the offset');
+    const length =
+      range.length === undefined
+        ? toTheEnd
+        : checkInteger(range.length, 0, Number.MAX_SAFE_INTEGER, 'the length');
+    const body = this.#path(path).u64(offset).u64(length).finish();
+    return this.#download(operation.read, body);
+  }
+
+  async write(path: string, data: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<number> {
+    const body = this.#path(path)
+      .u32(this.#mode(options.mode))
+      .string(options.owner ?? '', 'the owner')
+      .u8(options.createParents ? 1 : 0);
+    return (await this.#upload(operation.write, body, data)).u64();
+  }
+
+  async move(from: string, to: string): Promise<void> {
+    await this.#do(operation.move, this.#path(from).string(to, 'the path'));
+  }
+
+  async remove(path: string, options: { recursive?: boolean } = {}): Promise<void> {
+    await this.#do(operation.remove, this.#path(path).u8(options.recursive ? 1 : 0));
+  }
+
+  async mkdir(path: string, options: { parents?: boolean; mode?: number } = {}): Promise<void> {
+    await this.#do(
+      operation.mkdir,
+      this.#path(path)
+        .u8(options.parents ? 1 : 0)
+        .u32(this.#mode(options.mode)),
+    );
+  }
+
+  watch(path: string, options: { recursive: boolean; signal: AbortSignal }): GuestWatch {
+    const body = this.#path(path).u8(options.recursive ? 1 : 0);
+    return new RemoteWatch(this.#link.open(operation.watch, body.finish()), options.signal);
+  }
+
+  pack(path: string): AsyncIterable<Buffer> {
+    return this.#download(operation.pack, this.#path(path).finish());
+  }
+
+  async unpack(path: string, tar: AsyncIterable<Uint8Array>): Promise<{ files: number; bytes: number }> {
+    const reader = await this.#upload(operation.unpack, this.#path(path), tar);
+    return { files: reader.u64(), bytes: reader.u64() };
+  }
+
+  async dial(port: number): Promise<ByteStream> {
+    const body = new BodyWriter().u16(checkInteger(port, 1, 65_535, 'the port'));
+    const channel = this.#link.open(operation.dial, body.finish());
+    await channel.replied;
+    return new RemoteStream(channel);
+  }
+
+  async setHostname(hostname: string): Promise<void> {
+    await this.#do(operation.hostname, new BodyWriter().string(hostname, 'the hostname'));
+  }
+
+  async announceFork(notice: ForkNotice): Promise<void> {
+    const body = new BodyWriter()
+      .string(notice.sandboxId, 'the sandbox id')
+      .string(notice.name, 'the name')
+      .string(notice.hostname, 'the hostname')
+      .bytes(notice.entropy);
+    await this.#do(operation.fork, body);
+  }
+
+  async sync(): Promise<void> {
+    await this.#do(operation.sync, new BodyWriter());
+  }
+
+  async shutdown(graceMs: number): Promise<void> {
+    const body = new BodyWriter().u32(checkInteger(graceMs, 0, 2 ** 32 - 1, 'the grace'));
+    const channel = this.#link.open(operation.shutdown, body.finish());
+    await channel.replied;
+    // PID 1 takes the connection with it: that is the sign that it is done.
+    await this.#link.closed;
+  }
+
+  close(): void {
+    this.#link.close();
+  }
+
+  async #ask(op: Operation, body: BodyWriter): Promise<BodyReader> {
+    return new BodyReader((await this.#link.call(op, body.finish())).data);
+  }
+
+  async #do(op: Operation, body: BodyWriter): Promise<void> {
+    await this.#link.call(op, body.finish());
+  }
+
+  async *#download(op: Operation, body: Buffer): AsyncGenerator<Buffer, void> {
+    const channel = this.#link.open(op, body);
+    yield* iterateChannel(channel, (piece) => piece.data, { onAbandoned: () => channel.cancel() });
+    await channel.done;
+  }
+
+  async #upload(op: Operation, body: BodyWriter, data: AsyncIterable<Uint8Array>): Promise<BodyReader> {
+    const channel = this.#link.open(op, body.finish());
+    try {
+      for await (const piece of data) {
+        if (!channel.open) break;
+        await channel.write(piece);
+      }
+    } catch (error) {
+      // The agent's own reason to stop is the better one; a failure of the source undoes the write.
+      if (channel.open) channel.cancel();
+      else await channel.done;
+      throw error;
+    }
+    channel.end();
+    return new BodyReader(await channel.done);
+  }
+
+  #path(path: string): BodyWriter {
+    if (!path.startsWith('/')) {
+      throw new CoppiceError('invalid_argument', `the path "${path}" is not absolute`, {
+        hint: 'Give the whole path inside the sandbox, from / on.',
+      });
+    }
+    return new BodyWriter().string(path, 'the path');
+  }
+
+  #id(id: number, what: string): BodyWriter {
+    return new BodyWriter().u32(checkInteger(id, 0, 2 ** 32 - 1, `the number of the ${what}`));
+  }
+
+  #size(body: BodyWriter, cols: number, rows: number): BodyWriter {
+    return body.u16(checkInteger(cols, 1, 4096, 'the columns')).u16(checkInteger(rows, 1, 4096, 'the rows'));
+  }
+
+  #mode(mode: number | undefined): number {
+    return mode === undefined ? noMode : checkInteger(mode, 0, 0o7777, 'the mode');
+  }
+}

@@ -1,0 +1,264 @@
+import { randomBytes } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import { CoppiceError, isErrorCode } from '@coppice/protocol';
+import { BodyReader } from './body-reader.ts';
+import { Channel, type ChannelLink } from './channel.ts';
+import { FrameDecoder } from './frame-decoder.ts';
+import {
+  encodeHeader,
+  frameHeaderBytes,
+  frameMaxPayload,
+  frameType,
+  type Operation,
+  protocolError,
+  requestMore,
+  wireMagic,
+  wireVersion,
+} from './wire.ts';
+
+export interface GuestLinkOptions {
+  /** How long the agent may take to answer the greeting. */
+  readonly greetTimeoutMs?: number;
+  /**
+   * The byte stream served another session before (gVisor's stdio): skip to the answer to our own greeting, even if what
+   * was under way was cut in the middle of a frame.
+   */
+  readonly unaligned?: boolean;
+}
+
+const defaultWindowBytes = 1 << 20;
+const resultMaxBytes = 64 << 20;
+
+const hints: Readonly<Record<string, string>> = {
+  ENOTEMPTY: 'Remove it recursively to remove what is in it as well.',
+  ECONNREFUSED: 'Start the server in the sandbox first; it must listen on 127.0.0.1, ::1 or all addresses.',
+  EAGAIN: 'End some processes of the sandbox, or raise its limit of processes.',
+  EXDEV: 'Copy it and remove the original: the two places are on different filesystems.',
+};
+
+/** The session with an agent over any byte stream: greets, multiplexes calls, closes everything on the first nonsense. */
+export class GuestLink implements ChannelLink {
+  readonly closed: Promise<void>;
+  readonly #stream: Duplex;
+  readonly #channels = new Map<number, Channel>();
+  readonly #gone = Promise.withResolvers<void>();
+  readonly #greeted = Promise.withResolvers<void>();
+  readonly #nonce = randomBytes(8);
+  #lastId = 0;
+  #sendWindowBytes = 0;
+  #hasGreeted = false;
+  #failure: CoppiceError | undefined;
+
+  private constructor(stream: Duplex, options: GuestLinkOptions) {
+    this.#stream = stream;
+    this.closed = this.#gone.promise;
+    const decoder = new FrameDecoder(
+      {
+        onFrame: (type, _flags, channel, payload) => this.#onFrame(type, channel, payload),
+        onData: (stream, channel, piece) => this.#onData(stream, channel, piece),
+      },
+      options.unaligned ? this.#greetingAnswerStart() : undefined,
+    );
+    stream.on('data', (chunk: Buffer) => {
+      if (this.#failure !== undefined) return;
+      try {
+        decoder.push(chunk);
+      } catch (error) {
+        this.#fail(error instanceof CoppiceError ? error : protocolError(String(error)));
+      }
+    });
+    stream.on('error', (error) => this.#fail(this.#lost(error)));
+    stream.on('end', () => this.#fail(this.#lost()));
+    stream.on('close', () => this.#fail(this.#lost()));
+  }
+
+  /** Greets the agent; takes the stream, and destroys it when the agent does not answer as it should. */
+  static async open(stream: Duplex, options: GuestLinkOptions = {}): Promise<GuestLink> {
+    const link = new GuestLink(stream, options);
+    const timeoutMs = options.greetTimeoutMs ?? 10_000;
+    const timer = setTimeout(() => {
+      link.#fail(
+        new CoppiceError('unavailable', `the agent of the sandbox did not answer within ${timeoutMs} ms`, {
+          hint: 'Look whether the sandbox is frozen or out of memory, or stop and start it.',
+        }),
+      );
+    }, timeoutMs);
+    try {
+      link.#greet();
+      await link.#greeted.promise;
+      return link;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Sends a request; the channel carries what belongs to it. */
+  open(op: Operation, body: Buffer, windowBytes = defaultWindowBytes): Channel {
+    if (this.#failure !== undefined) throw this.#failure;
+    const id = this.#nextId();
+    const head = Buffer.allocUnsafe(5);
+    head[0] = op;
+    head.writeUInt32LE(windowBytes, 1);
+    const whole = Buffer.concat([head, body]);
+    const channel = new Channel(this, id, windowBytes, this.#sendWindowBytes);
+    this.#channels.set(id, channel);
+    for (let at = 0; at < whole.length; at += frameMaxPayload) {
+      const part = whole.subarray(at, at + frameMaxPayload);
+      const more = at + part.length < whole.length ? requestMore : 0;
+      this.#write(frameType.request, more, id, part);
+    }
+    return channel;
+  }
+
+  /** A request with one answer: its data, and the body of its end. */
+  async call(op: Operation, body: Buffer): Promise<{ data: Buffer; body: Buffer }> {
+    const channel = this.open(op, body);
+    const pieces: Buffer[] = [];
+    let bytes = 0;
+    for (let piece = await channel.read(); piece !== undefined; piece = await channel.read()) {
+      pieces.push(piece.data);
+      bytes += piece.data.length;
+      if (bytes > resultMaxBytes) {
+        channel.cancel();
+        throw new CoppiceError('too_large', 'the answer of the sandbox is larger than 64 MiB', {
+          hint: 'Ask for less: a smaller limit or depth.',
+        });
+      }
+    }
+    return { data: Buffer.concat(pieces, bytes), body: await channel.done };
+  }
+
+  close(): void {
+    this.#fail(new CoppiceError('unavailable', 'the connection to the sandbox was closed'));
+  }
+
+  send(type: number, channel: number, payload?: Uint8Array): void {
+    if (this.#failure === undefined) this.#write(type, 0, channel, payload);
+  }
+
+  sendData(channel: number, payload: Uint8Array): Promise<void> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    const header = Buffer.allocUnsafe(frameHeaderBytes);
+    encodeHeader(header, frameType.data, 0, channel, payload.length);
+    return new Promise((resolve) => {
+      this.#stream.cork();
+      this.#stream.write(header);
+      // A failed write shows as the end of the link, which fails every channel.
+      this.#stream.write(payload, () => resolve());
+      this.#stream.uncork();
+    });
+  }
+
+  forget(channel: number): void {
+    this.#channels.delete(channel);
+  }
+
+  #greet(): void {
+    const payload = Buffer.alloc(20);
+    payload.write(wireMagic, 0, 'latin1');
+    payload.writeUInt32LE(wireVersion, 8);
+    this.#nonce.copy(payload, 12);
+    this.#write(frameType.hello, 0, 0, payload);
+  }
+
+  #greetingAnswerStart(): Buffer {
+    const start = Buffer.alloc(frameHeaderBytes + 20);
+    encodeHeader(start, frameType.hello, 0, 0, 28);
+    start.write(wireMagic, frameHeaderBytes, 'latin1');
+    start.writeUInt32LE(wireVersion, frameHeaderBytes + 8);
+    this.#nonce.copy(start, frameHeaderBytes + 12);
+    return start;
+  }
+
+  #onFrame(type: number, id: number, payload: Buffer): void {
+    if (id === 0) {
+      this.#onLinkFrame(type, payload);
+      return;
+    }
+    const channel = this.#channelOf(id);
+    if (channel === undefined) return;
+    if (type === frameType.done || type === frameType.error) this.#channels.delete(id);
+    if (type === frameType.error) channel.fail(this.#decodeError(payload));
+    else channel.receiveFrame(type, payload);
+  }
+
+  #onLinkFrame(type: number, payload: Buffer): void {
+    if (type === frameType.error) {
+      const error = this.#decodeError(payload);
+      throw protocolError(`it closed the connection: ${error.message}`);
+    }
+    if (type !== frameType.hello || this.#hasGreeted) throw protocolError('an unexpected frame on channel 0');
+    const reader = new BodyReader(payload);
+    const magic = reader.bytes(8).toString('latin1');
+    const version = reader.u32();
+    const nonce = reader.bytes(8);
+    reader.u32();
+    this.#sendWindowBytes = reader.u32();
+    reader.finish();
+    if (magic !== wireMagic || version !== wireVersion || !nonce.equals(this.#nonce)) {
+      throw protocolError('it does not answer the greeting');
+    }
+    this.#hasGreeted = true;
+    this.#greeted.resolve();
+  }
+
+  #onData(stream: number, id: number, piece: Buffer): void {
+    this.#channelOf(id)?.receiveData(stream, piece);
+  }
+
+  /** Undefined for a channel that was closed here while its last frames were on their way. */
+  #channelOf(id: number): Channel | undefined {
+    if (!this.#hasGreeted) throw protocolError('it speaks before it was greeted');
+    const channel = this.#channels.get(id);
+    if (channel === undefined && ((id - this.#lastId) | 0) > 0)
+      throw protocolError('it answers a call that was never made');
+    return channel;
+  }
+
+  #decodeError(payload: Buffer): CoppiceError {
+    const reader = new BodyReader(payload);
+    const code = reader.string();
+    const errno = reader.string();
+    const message = reader.string();
+    reader.finish();
+    const hint = hints[errno];
+    return new CoppiceError(isErrorCode(code) ? code : 'internal', message, {
+      ...(hint === undefined ? {} : { hint }),
+      ...(errno === '' ? {} : { details: { errno } }),
+    });
+  }
+
+  #nextId(): number {
+    do {
+      this.#lastId = (this.#lastId + 1) >>> 0;
+    } while (this.#lastId === 0 || this.#channels.has(this.#lastId));
+    return this.#lastId;
+  }
+
+  #write(type: number, flags: number, channel: number, payload?: Uint8Array): void {
+    const length = payload?.length ?? 0;
+    const frame = Buffer.allocUnsafe(frameHeaderBytes + length);
+    encodeHeader(frame, type, flags, channel, length);
+    if (payload !== undefined) frame.set(payload, frameHeaderBytes);
+    this.#stream.write(frame);
+  }
+
+  #lost(cause?: Error): CoppiceError {
+    return new CoppiceError('unavailable', 'the connection to the agent of the sandbox was lost', {
+      hint: 'Look whether the sandbox still runs, and call again.',
+      ...(cause === undefined ? {} : { cause }),
+    });
+  }
+
+  #fail(error: CoppiceError): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = error;
+    this.#greeted.promise.catch(() => {});
+    this.#greeted.reject(error);
+    const channels = [...this.#channels.values()];
+    this.#channels.clear();
+    for (const channel of channels) channel.fail(error);
+    this.#stream.destroy();
+    this.#gone.resolve();
+  }
+}
