@@ -1,10 +1,11 @@
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorKinds, type Route, routes } from '@coppice/protocol';
 import { openApiDocument } from '../packages/daemon/src/api/http/openapi.ts';
 import { version } from '../packages/daemon/src/version.ts';
 
-const outDir = process.argv[2] ?? join(import.meta.dirname, '..', 'docs');
+const outDir = join(process.argv[2] ?? join(import.meta.dirname, '..'), 'docs');
+mkdirSync(outDir, { recursive: true });
 
 const table = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
   [

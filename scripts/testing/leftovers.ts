@@ -33,12 +33,10 @@ const mounts = (): string[] =>
     .split('\n')
     .map((line) => line.split(' ')[4] ?? '');
 
+/** At any depth, as ours lie below whatever cgroup the daemon was started in. */
 const cgroupFolders = (): string[] =>
-  ['/sys/fs/cgroup', ...namesIn('/sys/fs/cgroup').map((name) => join('/sys/fs/cgroup', name))].flatMap(
-    (parent) =>
-      namesIn(parent)
-        .filter((name) => name.startsWith('coppice-'))
-        .map((name) => join(parent, name)),
+  linesOf('find', '/sys/fs/cgroup', '-type', 'd', '-name', 'coppice-*', '-prune').filter(
+    (line) => line !== '',
   );
 
 const processes = (temporary: string): string[] =>
@@ -81,6 +79,9 @@ export const lookAround = (temporary: string): Leftovers =>
     ...namesIn('/run/netns')
       .filter((name) => name.startsWith('coppice'))
       .map((name) => `network namespace ${name}`),
+    ...namesIn('/sys/class/net')
+      .filter((name) => /^cp[0-9a-f]{4}/.test(name))
+      .map((name) => `network link ${name}`),
     ...linesOf('nft', 'list', 'tables')
       .filter((line) => line.includes(' coppice_'))
       .map((line) => `nftables ${line.trim()}`),
