@@ -3,9 +3,9 @@
  * testkit/src/disk-store-conformance.ts holds the promises made here, on every engine.
  */
 export interface DiskUsage {
-  /** What the tree holds if one copied it out. */
+  /** What the tree holds if one copied it out. Where the kernel counts, data that was deleted but lives on in a snapshot may count until the next review. */
   readonly referencedBytes: number;
-  /** What it alone occupies: what deleting it would free. */
+  /** What it added to the pool: written since the snapshot that it, or its disk, grew from or was last snapshotted to. */
   readonly usedBytes: number;
 }
 
@@ -26,6 +26,10 @@ export interface DiskStore {
   removeDisk(diskId: string): Promise<void>;
   removeSnapshot(snapshotId: string): Promise<void>;
   resizeDisk(diskId: string, sizeBytes: number): Promise<void>;
+  /**
+   * Gives disks near their limit back what they deleted since; to be called every few seconds. Cheap for the others.
+   */
+  reviewLimits(): Promise<void>;
 
   diskUsage(diskId: string): Promise<DiskUsage>;
   snapshotUsage(snapshotId: string): Promise<DiskUsage>;

@@ -1,0 +1,263 @@
+#define _GNU_SOURCE
+#include "pool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum entry_flag { ENTRY_WHITEOUT = 1, ENTRY_OPAQUE = 2 };
+
+/* One entry of a directory as it goes over the wire; the name follows, then the target of a symbolic link. */
+struct entry_record {
+  uint32_t mode, uid, gid, flags;
+  uint64_t size, inode;
+  int64_t mtime_ns, ctime_ns;
+  uint32_t links, name_length;
+} __attribute__((packed));
+
+static int is_opaque(int directory, const char *name) {
+  int inside = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  char value[2];
+  if (inside < 0) return 0;
+  int opaque = (fgetxattr(inside, "user.overlay.opaque", value, sizeof value) == 1 && value[0] == 'y') ||
+      (fgetxattr(inside, "trusted.overlay.opaque", value, sizeof value) == 1 && value[0] == 'y');
+  close(inside);
+  return opaque;
+}
+
+static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
+
+/* Returns 1 when it is described, 0 when it has gone meanwhile, -1 on error. */
+static int describe(struct reply *reply, int directory, const char *name) {
+  struct stat status;
+  char target[4097];
+  ssize_t target_length = 0;
+  if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0) return errno == ENOENT ? 0 : -1;
+  if (S_ISLNK(status.st_mode)) {
+    target_length = readlinkat(directory, name, target, sizeof target);
+    if (target_length < 0) return errno == ENOENT || errno == EINVAL ? 0 : -1;
+  }
+  struct entry_record record = {
+      .mode = status.st_mode,
+      .uid = status.st_uid,
+      .gid = status.st_gid,
+      .size = (uint64_t)status.st_size,
+      .inode = status.st_ino,
+      .mtime_ns = nanoseconds(status.st_mtim),
+      .ctime_ns = nanoseconds(status.st_ctim),
+      .links = (uint32_t)status.st_nlink,
+      .name_length = (uint32_t)strlen(name),
+  };
+  if (S_ISCHR(status.st_mode) && status.st_rdev == makedev(0, 0)) record.flags |= ENTRY_WHITEOUT;
+  if (S_ISDIR(status.st_mode) && is_opaque(directory, name)) record.flags |= ENTRY_OPAQUE;
+  char packed[sizeof record + 256 + sizeof target];
+  memcpy(packed, &record, sizeof record);
+  memcpy(packed + sizeof record, name, record.name_length);
+  memcpy(packed + sizeof record + record.name_length, target, (size_t)target_length);
+  reply_bytes(reply, packed, sizeof record + record.name_length + (size_t)target_length);
+  reply_flush(reply);
+  return 1;
+}
+
+/* ROOT PATH -> the entries of one directory, in no order; no link is followed on the way */
+static int list(struct request *request, struct reply *reply) {
+  int root = open_directory(reply, request->fields[0].data);
+  if (root < 0) return -1;
+  int directory = open_beneath(root, request->fields[1].data, O_RDONLY | O_DIRECTORY);
+  close(root);
+  if (directory < 0) return fail(reply, "list /%s", request->fields[1].data);
+  DIR *stream = fdopendir(directory);
+  if (stream == NULL) {
+    close(directory);
+    return fail(reply, "list /%s", request->fields[1].data);
+  }
+  int result = 0;
+  struct dirent *entry;
+  while (result >= 0 && (errno = 0, entry = readdir(stream)) != NULL) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    result = describe(reply, dirfd(stream), entry->d_name);
+  }
+  if (result >= 0 && errno != 0) result = -1;
+  int saved = errno;
+  closedir(stream);
+  errno = saved;
+  return result < 0 ? fail(reply, "list /%s", request->fields[1].data) : 0;
+}
+
+/* ROOT PATH -> its entry ("" is the root itself); ENOENT when it is not there, ELOOP when a link is on the way */
+static int look(struct request *request, struct reply *reply) {
+  const char *name = ".";
+  int root = open_directory(reply, request->fields[0].data);
+  if (root < 0) return -1;
+  int parent = request->fields[1].length == 0 ? dup(root) : open_parent_beneath(root, request->fields[1].data, &name);
+  close(root);
+  if (parent < 0) return fail(reply, "look at /%s", request->fields[1].data);
+  int found = describe(reply, parent, name);
+  if (found == 0) errno = ENOENT;
+  int saved = errno;
+  close(parent);
+  errno = saved;
+  return found > 0 ? 0 : fail(reply, "look at /%s", request->fields[1].data);
+}
+
+static int open_regular(struct reply *reply, const char *root_path, const char *path, off_t *size) {
+  struct stat status;
+  int root = open_directory(reply, root_path);
+  if (root < 0) return -1;
+  /* Not blocking, should it have become a FIFO since it was looked at. */
+  int file = open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  close(root);
+  if (file < 0) return fail(reply, "open /%s", path);
+  if (fstat(file, &status) < 0 || !S_ISREG(status.st_mode)) {
+    close(file);
+    errno = EINVAL;
+    return fail(reply, "read /%s as a regular file", path);
+  }
+  *size = status.st_size;
+  return file;
+}
+
+static off_t next_data(int file, off_t offset, off_t size) {
+  off_t found = lseek(file, offset, SEEK_DATA);
+  if (found >= 0) return found;
+  return errno == ENXIO ? size : offset;
+}
+
+static ssize_t read_fully(int file, char *buffer, size_t length, off_t offset) {
+  size_t total = 0;
+  while (total < length) {
+    ssize_t got = pread(file, buffer + total, length - total, offset + (off_t)total);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    total += (size_t)got;
+  }
+  return (ssize_t)total;
+}
+
+/* Returns 1 when equal, 0 when not, -1 on error. Holes that both have are not read, however large. */
+static int same_content(int one, int other, off_t size) {
+  enum { CHUNK = 128 * 1024 };
+  char *buffers = malloc(2 * CHUNK);
+  int result = buffers == NULL ? -1 : 1;
+  off_t offset = 0;
+  while (result == 1 && offset < size) {
+    off_t data_one = next_data(one, offset, size), data_other = next_data(other, offset, size);
+    offset = data_one < data_other ? data_one : data_other;
+    if (offset >= size) break;
+    ssize_t got_one = read_fully(one, buffers, CHUNK, offset);
+    ssize_t got_other = read_fully(other, buffers + CHUNK, CHUNK, offset);
+    if (got_one < 0 || got_other < 0) result = -1;
+    else if (got_one != got_other || memcmp(buffers, buffers + CHUNK, (size_t)got_one) != 0) result = 0;
+    else if (got_one == 0) break;
+    offset += got_one > 0 ? got_one : 0;
+  }
+  free(buffers);
+  return result;
+}
+
+/* ROOT PATH ROOT PATH -> "equal" | "different" */
+static int compare(struct request *request, struct reply *reply) {
+  off_t size_one, size_other;
+  int one = open_regular(reply, request->fields[0].data, request->fields[1].data, &size_one);
+  if (one < 0) return -1;
+  int other = open_regular(reply, request->fields[2].data, request->fields[3].data, &size_other);
+  if (other < 0) {
+    int saved = errno;
+    close(one);
+    errno = saved;
+    return -1;
+  }
+  int equal = size_one != size_other ? 0 : same_content(one, other, size_one);
+  int saved = errno;
+  close(one);
+  close(other);
+  errno = saved;
+  if (equal < 0) return fail(reply, "compare /%s", request->fields[1].data);
+  reply_text(reply, equal ? "equal" : "different");
+  return 0;
+}
+
+/* ROOT PATH: an overlay shows nothing here, whatever lies below. Replaces a file or link, not a directory. */
+static int whiteout(struct request *request, struct reply *reply) {
+  const char *name;
+  int root = open_directory(reply, request->fields[0].data);
+  if (root < 0) return -1;
+  int parent = open_parent_beneath(root, request->fields[1].data, &name);
+  close(root);
+  if (parent < 0) return fail(reply, "reach /%s", request->fields[1].data);
+  int result = mknodat(parent, name, S_IFCHR, makedev(0, 0));
+  if (result < 0) fail(reply, "hide /%s", request->fields[1].data);
+  close(parent);
+  return result;
+}
+
+/* ROOT PATH: an overlay shows nothing of the directory of that name below. */
+static int set_opaque(struct request *request, struct reply *reply) {
+  int root = open_directory(reply, request->fields[0].data);
+  if (root < 0) return -1;
+  int directory = open_beneath(root, request->fields[1].data, O_RDONLY | O_DIRECTORY);
+  close(root);
+  if (directory < 0) return fail(reply, "open /%s", request->fields[1].data);
+  int result = fsetxattr(directory, "user.overlay.opaque", "y", 1, 0);
+  if (result < 0) fail(reply, "make /%s opaque", request->fields[1].data);
+  close(directory);
+  return result;
+}
+
+/* ROOT PATH: whatever it is, with all that is in it. Absent is fine. */
+static int remove_beneath(struct request *request, struct reply *reply) {
+  const char *name;
+  int root = open_directory(reply, request->fields[0].data);
+  if (root < 0) return -1;
+  int parent = open_parent_beneath(root, request->fields[1].data, &name);
+  close(root);
+  if (parent < 0) return errno == ENOENT ? 0 : fail(reply, "reach /%s", request->fields[1].data);
+  int result = remove_tree_at(parent, name);
+  if (result < 0 && errno == ENOENT) result = 0;
+  if (result < 0) fail(reply, "remove /%s", request->fields[1].data);
+  close(parent);
+  return result;
+}
+
+static int rename_with(struct request *request, struct reply *reply, unsigned flags, const char *what) {
+  const char *from_name, *to_name;
+  int from = open_parent(reply, request->fields[0].data, &from_name);
+  if (from < 0) return -1;
+  int to = open_parent(reply, request->fields[1].data, &to_name);
+  int result = to < 0 ? -1 : renameat2(from, from_name, to, to_name, flags);
+  int saved = errno;
+  if (to >= 0) close(to);
+  close(from);
+  errno = saved;
+  if (result == 0 || to < 0) return result;
+  return fail(reply, "%s %s and %s", what, request->fields[0].data, request->fields[1].data);
+}
+
+/* FROM TO: TO must not exist. */
+static int rename_entry(struct request *request, struct reply *reply) {
+  return rename_with(request, reply, RENAME_NOREPLACE, "rename");
+}
+
+/* ONE OTHER: each takes the other's name, in one step. */
+static int exchange(struct request *request, struct reply *reply) {
+  return rename_with(request, reply, RENAME_EXCHANGE, "exchange");
+}
+
+const struct operation_entry tree_operations[] = {
+    {"list", 2, list},
+    {"look", 2, look},
+    {"compare", 4, compare},
+    {"whiteout", 2, whiteout},
+    {"set-opaque", 2, set_opaque},
+    {"remove", 2, remove_beneath},
+    {"rename", 2, rename_entry},
+    {"exchange", 2, exchange},
+    {NULL, 0, NULL},
+};

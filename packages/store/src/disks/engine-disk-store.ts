@@ -1,0 +1,266 @@
+import { mkdir, readdir, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
+import type { DiskStore, DiskUsage } from '../disk-store.ts';
+import type { TreeEngine } from '../engines/tree-engine.ts';
+import { hasErrno } from '../native/errno.ts';
+import type { PoolServer } from '../native/pool-server.ts';
+import { checkId, idOfUnfinished, isTemporaryName, temporaryName } from './disk-names.ts';
+import { DiskSizes } from './disk-sizes.ts';
+
+export interface DiskStoreOptions {
+  readonly server: PoolServer;
+  readonly engine: TreeEngine;
+  /** Holds disks/, snapshots/, memory/ and accounts/; made when absent. */
+  readonly directory: string;
+  /**
+   * Whether sizes are promises. On by default: an engine without limits then refuses to make a disk of a size. Off, sizes
+   * are taken as advice.
+   */
+  readonly enforceSize?: boolean;
+  /** Called before something is added, for a pool that grows. */
+  readonly makeRoom?: () => Promise<void>;
+  readonly freeBytes?: () => Promise<number>;
+  /** Told when something that was already out of sight could not be deleted; the next opening tries again. */
+  readonly onLeftover?: (path: string, error: unknown) => void;
+}
+
+type Area = 'disks' | 'snapshots' | 'memory' | 'accounts';
+
+/** Disks of sandboxes on a tree engine. Each step leaves the old state or the new one, and rubbish with a leading dot at most. */
+export class EngineDiskStore implements DiskStore {
+  readonly engine: 'btrfs' | 'reflink' | 'copy';
+  readonly #options: DiskStoreOptions;
+  /** Absent where the engine cannot count. */
+  readonly #sizes: DiskSizes | undefined;
+  readonly #removals = new Set<Promise<void>>();
+
+  constructor(options: DiskStoreOptions) {
+    this.#options = options;
+    this.engine = options.engine.name;
+    const { counter } = options.engine;
+    if (counter !== undefined) {
+      this.#sizes = new DiskSizes(options.engine, counter, join(options.directory, 'accounts'));
+    }
+  }
+
+  /** Makes the directories and removes what an earlier process left unfinished. Nobody else may use the store meanwhile. */
+  async prepare(): Promise<void> {
+    for (const area of ['disks', 'snapshots', 'memory', 'accounts'] as const) {
+      const directory = join(this.#options.directory, area);
+      await mkdir(directory, { recursive: true, mode: 0o700 });
+      for (const name of await readdir(directory)) {
+        if (isTemporaryName(name)) await this.#options.engine.remove(join(directory, name));
+      }
+    }
+  }
+
+  diskDir(diskId: string): string {
+    return this.#path('disks', diskId);
+  }
+
+  snapshotDir(snapshotId: string): string {
+    return this.#path('snapshots', snapshotId);
+  }
+
+  memoryDir(snapshotId: string): string {
+    return this.#path('memory', snapshotId);
+  }
+
+  async createDisk(diskId: string, sizeBytes: number): Promise<void> {
+    const target = this.diskDir(diskId);
+    this.#checkSize(diskId, sizeBytes);
+    await this.#options.makeRoom?.();
+    const draft = this.#temporary('disks', 'new', diskId);
+    await this.#orUndo(draft, async () => {
+      await this.#options.engine.create(draft);
+      await Promise.all([
+        mkdir(join(draft, 'upper'), { mode: 0o755 }),
+        mkdir(join(draft, 'work'), { mode: 0o755 }),
+      ]);
+      await this.#sizes?.openAccount(draft, sizeBytes, 0);
+      await this.#sizes?.limit(draft, sizeBytes);
+      await this.#options.server.call('rename', draft, target);
+    });
+  }
+
+  async cloneDisk(snapshotId: string, diskId: string, sizeBytes: number): Promise<void> {
+    const target = this.diskDir(diskId);
+    const draft = this.#temporary('disks', 'new', diskId);
+    await this.#orUndo(draft, async () => {
+      await this.#grow(snapshotId, draft, sizeBytes);
+      await this.#options.server.call('rename', draft, target);
+    });
+  }
+
+  async replaceDisk(diskId: string, snapshotId: string, sizeBytes: number): Promise<void> {
+    const target = this.diskDir(diskId);
+    // After the exchange this is the name of the old disk.
+    const draft = this.#temporary('disks', 'old', diskId);
+    await this.#orUndo(draft, async () => {
+      await this.#grow(snapshotId, draft, sizeBytes);
+      await this.#options.server.call('exchange', draft, target);
+    });
+    this.#removeLater(draft);
+  }
+
+  async snapshotDisk(diskId: string, snapshotId: string): Promise<void> {
+    const source = this.diskDir(diskId);
+    const target = this.snapshotDir(snapshotId);
+    await this.#options.makeRoom?.();
+    if (this.#options.engine.atomicClone) {
+      await this.#options.engine.clone(source, target, { readOnly: true });
+    } else {
+      const draft = this.#temporary('snapshots', 'new', snapshotId);
+      await this.#orUndo(draft, async () => {
+        await this.#options.engine.clone(source, draft, { readOnly: true });
+        await this.#options.server.call('rename', draft, target);
+      });
+    }
+    await this.#sizes?.recordSnapshot(source, snapshotId);
+  }
+
+  async removeDisk(diskId: string): Promise<void> {
+    await this.#remove('disks', diskId);
+  }
+
+  async removeSnapshot(snapshotId: string): Promise<void> {
+    await this.#remove('snapshots', snapshotId);
+    await this.#remove('memory', snapshotId);
+    await this.#sizes?.forgetSnapshot(snapshotId);
+  }
+
+  async resizeDisk(diskId: string, sizeBytes: number): Promise<void> {
+    this.#checkSize(diskId, sizeBytes);
+    await this.#sizes?.resize(diskId, this.diskDir(diskId), sizeBytes);
+  }
+
+  async reviewLimits(): Promise<void> {
+    if (this.#sizes === undefined) return;
+    for (const diskId of (await this.list()).disks) {
+      try {
+        await this.#sizes.review(this.diskDir(diskId));
+      } catch (error) {
+        // Removed or replaced while it was looked at.
+        if (!isAbsence(error)) throw error;
+      }
+    }
+  }
+
+  async diskUsage(diskId: string): Promise<DiskUsage> {
+    const directory = this.diskDir(diskId);
+    return this.#sizes?.diskUsage(directory) ?? this.#options.engine.usage(directory);
+  }
+
+  async snapshotUsage(snapshotId: string): Promise<DiskUsage> {
+    const directory = this.snapshotDir(snapshotId);
+    return this.#sizes?.snapshotUsage(snapshotId, directory) ?? this.#options.engine.usage(directory);
+  }
+
+  async list(): Promise<{ disks: string[]; snapshots: string[] }> {
+    const [disks, snapshots, memory] = await Promise.all([
+      this.#ids('disks'),
+      this.#ids('snapshots'),
+      this.#ids('memory'),
+    ]);
+    return { disks, snapshots: [...new Set([...snapshots, ...memory])].sort() };
+  }
+
+  async freeBytes(): Promise<number> {
+    if (this.#options.freeBytes !== undefined) return this.#options.freeBytes();
+    const { bavail, bsize } = await statfs(this.#options.directory);
+    return bavail * bsize;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#removals);
+  }
+
+  #path(area: Area, id: string): string {
+    return join(this.#options.directory, area, checkId(id));
+  }
+
+  #temporary(area: Area, kind: 'new' | 'old', id: string): string {
+    return join(this.#options.directory, area, temporaryName(kind, id));
+  }
+
+  /** Makes a disk of what the snapshot holds, under a name that nobody knows yet. */
+  async #grow(snapshotId: string, draft: string, sizeBytes: number): Promise<void> {
+    const source = this.snapshotDir(snapshotId);
+    this.#checkSize(snapshotId, sizeBytes);
+    await this.#options.makeRoom?.();
+    if (this.#sizes === undefined) {
+      await this.#options.engine.clone(source, draft, { readOnly: false });
+      return;
+    }
+    const heldBytes = await this.#sizes.checkFits(snapshotId, source, sizeBytes);
+    const limitBytes = this.#sizes.limitOfClone(heldBytes, sizeBytes);
+    await this.#options.engine.clone(source, draft, { readOnly: false, limitBytes });
+    await this.#sizes.openAccount(draft, sizeBytes, heldBytes);
+  }
+
+  async #orUndo(draft: string, steps: () => Promise<void>): Promise<void> {
+    try {
+      await steps();
+    } catch (error) {
+      await this.#options.engine.remove(draft);
+      throw error;
+    }
+  }
+
+  #checkSize(diskId: string, sizeBytes: number): void {
+    if (!Number.isSafeInteger(sizeBytes) || sizeBytes <= 0) {
+      throw new CoppiceError(
+        'invalid_argument',
+        `The disk ${diskId} cannot have a size of ${sizeBytes} bytes.`,
+      );
+    }
+    if (this.#sizes !== undefined || this.#options.enforceSize === false) return;
+    throw new CoppiceError(
+      'unsupported',
+      `The engine ${this.engine} cannot hold the disk ${diskId} to ${sizeBytes} bytes.`,
+      { hint: 'Use the btrfs pool, or allow disks without an enforced size in the configuration.' },
+    );
+  }
+
+  async #remove(area: Area, id: string): Promise<void> {
+    const directory = join(this.#options.directory, area);
+    const unfinished = (await readdir(directory)).filter((name) => idOfUnfinished(name) === checkId(id));
+    for (const name of unfinished) this.#removeLater(join(directory, name));
+    const hidden = this.#temporary(area, 'old', id);
+    try {
+      await this.#options.server.call('rename', this.#path(area, id), hidden);
+    } catch (error) {
+      if (hasErrno(error, 'ENOENT')) return;
+      throw error;
+    }
+    this.#removeLater(hidden);
+  }
+
+  /** Out of sight already; deleting a large tree must not keep the caller waiting. */
+  #removeLater(path: string): void {
+    const removal = this.#options.engine
+      .remove(path)
+      .catch((error: unknown) => this.#options.onLeftover?.(path, error))
+      .finally(() => this.#removals.delete(removal));
+    this.#removals.add(removal);
+  }
+
+  async #ids(area: Area): Promise<string[]> {
+    const ids = new Set<string>();
+    for (const name of await readdir(join(this.#options.directory, area))) {
+      const id = isTemporaryName(name) ? idOfUnfinished(name) : name;
+      if (id !== undefined) ids.add(id);
+    }
+    return [...ids].sort();
+  }
+}
+
+const isAbsence = (error: unknown): boolean =>
+  hasErrno(error, 'ENOENT') || (error as NodeJS.ErrnoException).code === 'ENOENT';
+
+export const createDiskStore = async (options: DiskStoreOptions): Promise<DiskStore> => {
+  const store = new EngineDiskStore(options);
+  await store.prepare();
+  return store;
+};

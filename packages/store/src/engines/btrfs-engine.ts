@@ -1,0 +1,77 @@
+import { basename, dirname, join } from 'node:path';
+import type { DiskUsage } from '../disk-store.ts';
+import { hasErrno } from '../native/errno.ts';
+import type { PoolServer } from '../native/pool-server.ts';
+import type { CloneOptions, TreeCounter, TreeEngine } from './tree-engine.ts';
+
+export interface BtrfsEngineOptions {
+  /** Simple quotas are enabled on the filesystem. */
+  readonly quotas: boolean;
+}
+
+/** Trees are subvolumes: cloning costs the same whatever they hold. */
+export class BtrfsEngine implements TreeEngine {
+  readonly name = 'btrfs';
+  readonly atomicClone = true;
+  readonly counter: TreeCounter | undefined;
+  readonly #server: PoolServer;
+
+  constructor(server: PoolServer, options: BtrfsEngineOptions) {
+    this.#server = server;
+    this.counter = options.quotas ? new QuotaCounter(server) : undefined;
+  }
+
+  async probe(directory: string): Promise<boolean> {
+    const [answer] = await this.#server.call('probe', directory);
+    return answer?.toString() !== 'none';
+  }
+
+  async create(directory: string): Promise<void> {
+    await this.#server.call('subvolume-create', directory);
+  }
+
+  async clone(source: string, target: string, options: CloneOptions): Promise<void> {
+    const limit = this.counter === undefined ? '-' : String(options.limitBytes ?? 0);
+    await this.#server.call('subvolume-snapshot', source, target, options.readOnly ? 'ro' : 'rw', limit);
+  }
+
+  async remove(directory: string): Promise<void> {
+    try {
+      await this.#server.call('subvolume-delete', directory);
+    } catch (error) {
+      if (hasErrno(error, 'ENOENT')) return;
+      // Not a subvolume: a plain directory stands there, such as one with the memory of a checkpoint, or one from which
+      // a tree was being deleted when the machine stopped.
+      if (!hasErrno(error, 'EINVAL', 'ENOTDIR')) throw error;
+      await this.#server.call('subvolume-delete', join(directory, 'tree')).catch((inner: unknown) => {
+        if (!hasErrno(inner, 'ENOENT', 'EINVAL', 'ENOTDIR')) throw inner;
+      });
+      await this.#server.call('remove', dirname(directory), basename(directory));
+    }
+  }
+
+  async usage(directory: string): Promise<DiskUsage> {
+    const fields = await this.#server.call('measure', directory, 'reflink');
+    return { referencedBytes: Number(fields[0]), usedBytes: Number(fields[1]) };
+  }
+}
+
+class QuotaCounter implements TreeCounter {
+  readonly #server: PoolServer;
+
+  constructor(server: PoolServer) {
+    this.#server = server;
+  }
+
+  async read(
+    directory: string,
+    options: { fresh: boolean },
+  ): Promise<{ writtenBytes: number; limitBytes: number }> {
+    const fields = await this.#server.call('subvolume-usage', directory, options.fresh ? 'sync' : 'nosync');
+    return { writtenBytes: Number(fields[0]), limitBytes: Number(fields[1]) };
+  }
+
+  async limit(directory: string, limitBytes: number): Promise<void> {
+    await this.#server.call('quota-limit', directory, String(limitBytes));
+  }
+}

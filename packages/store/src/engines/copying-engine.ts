@@ -1,0 +1,46 @@
+import { mkdir } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import type { DiskUsage } from '../disk-store.ts';
+import type { PoolServer } from '../native/pool-server.ts';
+import type { CloneOptions, TreeEngine } from './tree-engine.ts';
+
+/**
+ * Trees are plain directories, cloned file by file: `reflink` shares their blocks (xfs, bcachefs, btrfs without
+ * subvolumes), `copy` writes them again, which any filesystem can.
+ */
+export class CopyingEngine implements TreeEngine {
+  readonly name: 'reflink' | 'copy';
+  readonly atomicClone = false;
+  readonly counter = undefined;
+  readonly #server: PoolServer;
+  readonly #mode: 'reflink' | 'plain';
+
+  constructor(server: PoolServer, name: 'reflink' | 'copy') {
+    this.#server = server;
+    this.name = name;
+    this.#mode = name === 'reflink' ? 'reflink' : 'plain';
+  }
+
+  async probe(directory: string): Promise<boolean> {
+    if (this.name === 'copy') return true;
+    const [answer] = await this.#server.call('probe-reflink', directory);
+    return answer?.toString() === 'reflink';
+  }
+
+  async create(directory: string): Promise<void> {
+    await mkdir(directory, { mode: 0o755 });
+  }
+
+  async clone(source: string, target: string, _options: CloneOptions): Promise<void> {
+    await this.#server.call('copy', source, target, this.#mode);
+  }
+
+  async remove(directory: string): Promise<void> {
+    await this.#server.call('remove', dirname(directory), basename(directory));
+  }
+
+  async usage(directory: string): Promise<DiskUsage> {
+    const fields = await this.#server.call('measure', directory, this.#mode);
+    return { referencedBytes: Number(fields[0]), usedBytes: Number(fields[1]) };
+  }
+}

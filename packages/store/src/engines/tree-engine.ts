@@ -1,0 +1,35 @@
+import type { DiskUsage } from '../disk-store.ts';
+
+export interface CloneOptions {
+  /** Where the engine can, nobody can change the clone from its first instant on. */
+  readonly readOnly: boolean;
+  /** What may be written through the clone; only for engines with a counter. */
+  readonly limitBytes?: number;
+}
+
+/** The kernel's own count of what is written through a tree. */
+export interface TreeCounter {
+  /** What was written through it and is still there, in itself or in a clone of it. `fresh` waits until all is counted. */
+  read(directory: string, options: { fresh: boolean }): Promise<{ writtenBytes: number; limitBytes: number }>;
+  /** Writing beyond it fails at once with "disk quota exceeded". */
+  limit(directory: string, limitBytes: number): Promise<void>;
+}
+
+/** How whole directory trees are made, cloned and removed on one kind of filesystem. */
+export interface TreeEngine {
+  readonly name: 'btrfs' | 'reflink' | 'copy';
+  /** A clone appears whole under its name or not at all; otherwise the caller clones to a temporary name and renames. */
+  readonly atomicClone: boolean;
+  /** Only where sizes can be enforced. */
+  readonly counter: TreeCounter | undefined;
+  /** Whether trees can be kept in this directory, which exists. */
+  probe(directory: string): Promise<boolean>;
+  /** An empty tree; its parent exists. */
+  create(directory: string): Promise<void>;
+  /** The target does not exist; modes, owners, times, attributes, links, holes and odd files are as in the source. */
+  clone(source: string, target: string, options: CloneOptions): Promise<void>;
+  /** Absent is fine. */
+  remove(directory: string): Promise<void>;
+  /** Measured file by file: what it takes grows with the tree. */
+  usage(directory: string): Promise<DiskUsage>;
+}

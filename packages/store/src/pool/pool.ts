@@ -1,0 +1,256 @@
+import { execFile } from 'node:child_process';
+import { mkdir, open, realpath, rename, rm, stat, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { CoppiceError } from '@coppice/protocol';
+import { BtrfsEngine } from '../engines/btrfs-engine.ts';
+import type { TreeEngine } from '../engines/tree-engine.ts';
+import { hasErrno } from '../native/errno.ts';
+import { PoolServer } from '../native/pool-server.ts';
+import { exists, loopDevicesOf, mountsAt } from './mount-table.ts';
+import { enableQuotas } from './quotas.ts';
+
+const gibibyte = 1024 ** 3;
+const minimumBytes = 256 * 1024 ** 2;
+const mountOptions = 'discard=async';
+const releaseDeadlineMs = 30_000;
+
+export interface PoolOptions {
+  /** The data directory; the pool is `pool` in it, and `pool.img` where it needs a filesystem of its own. */
+  readonly home: string;
+  /** The program coppice-pool. */
+  readonly programPath: string;
+  /** Size of a new pool; the file behind it is sparse. By default 64 GiB, or most of what is free. */
+  readonly sizeBytes?: number;
+  /** Grows when less than this is free. By default an eighth of its size. */
+  readonly growBelowBytes?: number;
+  /** Off: disks have no enforced size, for kernels without simple quotas. */
+  readonly quotas?: boolean;
+}
+
+/** Where the disks of one home live. While it is open no other process can open it. */
+export interface Pool {
+  /** The directory for the store. */
+  readonly directory: string;
+  readonly engine: TreeEngine;
+  readonly server: PoolServer;
+  /** What can be written, bounded by the filesystem that the pool itself lies on. */
+  freeBytes(): Promise<number>;
+  /** Grows the pool when little is free and its own filesystem has room; returns whether it grew. */
+  grow(): Promise<boolean>;
+  /** Leaves it mounted, as sandboxes go on running without the daemon. */
+  close(): Promise<void>;
+  /** Closes it; when it returns neither mount nor loop device is left. */
+  unmount(): Promise<void>;
+  /** Unmounts it and deletes all that it held. */
+  purge(): Promise<void>;
+}
+
+const run = promisify(execFile);
+
+export const openPool = async (options: PoolOptions): Promise<Pool> => {
+  const home = await realpath(options.home);
+  const server = new PoolServer({ programPath: options.programPath, lockFile: join(home, 'pool.lock') });
+  try {
+    const pool = new LoopPool(home, server, options);
+    await pool.mount();
+    return pool;
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
+};
+
+class LoopPool implements Pool {
+  readonly directory: string;
+  readonly engine: TreeEngine;
+  readonly server: PoolServer;
+  readonly #home: string;
+  readonly #image: string;
+  readonly #options: PoolOptions;
+
+  constructor(home: string, server: PoolServer, options: PoolOptions) {
+    this.#home = home;
+    this.#options = options;
+    this.#image = join(home, 'pool.img');
+    this.directory = join(home, 'pool');
+    this.server = server;
+    this.engine = new BtrfsEngine(server, { quotas: options.quotas ?? true });
+  }
+
+  /** Idempotent: a daemon that was killed left it mounted, or attached, or half made. */
+  async mount(): Promise<void> {
+    await mkdir(this.directory, { recursive: true, mode: 0o700 });
+    const [mounted] = await mountsAt(this.directory);
+    if (mounted === undefined) {
+      await this.#makeImage();
+      await this.#attach();
+    } else if (mounted.type !== 'btrfs' || !(await loopDevicesOf(this.#image)).includes(mounted.source)) {
+      throw new CoppiceError(
+        'wrong_state',
+        `${this.directory} is the mount point of ${mounted.source}, not of its pool.`,
+        {
+          hint: `Unmount it: umount ${this.directory}`,
+        },
+      );
+    }
+    if (this.engine.counter !== undefined) await enableQuotas(this.server, this.directory);
+  }
+
+  async freeBytes(): Promise<number> {
+    const [pool, around] = await Promise.all([statfs(this.directory), statfs(this.#home)]);
+    return Math.min(pool.bavail * pool.bsize, around.bavail * around.bsize);
+  }
+
+  async grow(): Promise<boolean> {
+    const pool = await statfs(this.directory);
+    const { size } = await stat(this.#image);
+    if (pool.bavail * pool.bsize >= (this.#options.growBelowBytes ?? size / 8)) return false;
+    const around = await statfs(this.#home);
+    const wanted = roundDown(Math.min(size * 2, size + 0.8 * around.bavail * around.bsize));
+    if (wanted <= size) return false;
+    const [device] = await loopDevicesOf(this.#image);
+    if (device === undefined) {
+      throw new CoppiceError('wrong_state', `The pool ${this.#image} is not attached to a loop device.`);
+    }
+    const file = await open(this.#image, 'r+');
+    try {
+      await file.truncate(wanted);
+    } finally {
+      await file.close();
+    }
+    await this.server.call('mount-grow', device, this.directory);
+    return true;
+  }
+
+  async close(): Promise<void> {
+    await this.server.close();
+  }
+
+  async unmount(): Promise<void> {
+    await this.#detach();
+    await this.server.close();
+  }
+
+  async purge(): Promise<void> {
+    await this.#detach();
+    await rm(this.#image, { force: true });
+    await rm(this.directory, { recursive: true, force: true });
+    await rm(join(this.#home, 'pool.lock'), { force: true });
+    await this.server.close();
+  }
+
+  async #makeImage(): Promise<void> {
+    if (await exists(this.#image)) return;
+    const draft = `${this.#image}.new`;
+    await rm(draft, { force: true });
+    const sizeBytes = await this.#initialSize();
+    const file = await open(draft, 'wx', 0o600);
+    try {
+      await file.truncate(sizeBytes);
+    } finally {
+      await file.close();
+    }
+    try {
+      await run('mkfs.btrfs', [
+        '--quiet',
+        '--nodiscard',
+        '--metadata',
+        'single',
+        '--label',
+        'coppice',
+        '--',
+        draft,
+      ]);
+    } catch (error) {
+      await rm(draft, { force: true });
+      const missing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+      throw new CoppiceError(
+        missing ? 'unsupported' : 'internal',
+        missing
+          ? 'mkfs.btrfs is not installed, so no pool can be made.'
+          : `mkfs.btrfs could not make ${draft}: ${(error as Error).message}`,
+        missing ? { hint: 'Install it: apt-get install btrfs-progs' } : { cause: error },
+      );
+    }
+    await rename(draft, this.#image);
+  }
+
+  async #initialSize(): Promise<number> {
+    if (this.#options.sizeBytes !== undefined) return this.#options.sizeBytes;
+    const { bavail, bsize } = await statfs(this.#home);
+    const sizeBytes = roundDown(Math.min(64 * gibibyte, 0.8 * bavail * bsize));
+    if (sizeBytes >= minimumBytes) return sizeBytes;
+    throw new CoppiceError(
+      'no_space',
+      `${this.#home} has ${bavail * bsize} bytes free, too little for a pool.`,
+      {
+        hint: 'Free some space, or choose a COPPICE_HOME on a larger disk.',
+      },
+    );
+  }
+
+  async #attach(): Promise<void> {
+    // Two loop devices on one image would be two filesystems in one: an attached one is used again.
+    const [attached] = await loopDevicesOf(this.#image);
+    try {
+      if (attached !== undefined)
+        await this.server.call('mount-device', attached, this.directory, 'btrfs', mountOptions);
+      else await this.server.call('mount-image', this.#image, this.directory, 'btrfs', mountOptions);
+    } catch (error) {
+      if (hasErrno(error, 'ENODEV')) {
+        throw new CoppiceError('unsupported', 'This kernel has no btrfs, which the pool of disks needs.', {
+          hint: 'Load it (modprobe btrfs), or run a kernel that has it.',
+          cause: error,
+        });
+      }
+      if (error instanceof CoppiceError && error.message.includes('loop device')) {
+        throw new CoppiceError('unsupported', `No loop device can be had for the pool: ${error.message}`, {
+          hint: 'Load the module (modprobe loop), and in a container pass /dev/loop-control and /dev/loop*.',
+          cause: error,
+        });
+      }
+      throw error;
+    }
+  }
+
+  async #detach(): Promise<void> {
+    const deadline = Date.now() + releaseDeadlineMs;
+    const devices = new Set<string>();
+    for (
+      let mounts = await mountsAt(this.directory);
+      mounts.length > 0;
+      mounts = await mountsAt(this.directory)
+    ) {
+      for (const mount of mounts) devices.add(mount.device);
+      try {
+        await this.server.call('unmount', this.directory);
+      } catch (error) {
+        if (!hasErrno(error, 'EBUSY') || Date.now() > deadline) throw error;
+        await sleep(20);
+      }
+    }
+    // The kernel lets go of the loop device a moment after the last user of the filesystem.
+    for (;;) {
+      const held = (
+        await Promise.all([...devices].map((device) => this.server.call('mount-release', device)))
+      ).flat();
+      const loops = await loopDevicesOf(this.#image);
+      if (loops.length === 0) return;
+      if (Date.now() > deadline) {
+        const holders = held.map(String);
+        throw new CoppiceError('in_use', `The pool ${this.#image} is still held on ${loops.join(', ')}.`, {
+          hint:
+            holders.length > 0
+              ? `End the processes ${holders.join(', ')}.`
+              : 'End the sandboxes that use it.',
+          details: { holders, loops },
+        });
+      }
+      await sleep(20);
+    }
+  }
+}
+
+const roundDown = (bytes: number): number => Math.floor(bytes / 1024 ** 2) * 1024 ** 2;
