@@ -1,0 +1,54 @@
+/* What every part of coppice-tree uses: dying with a message that the caller can read, growing buffers, kill points. */
+#ifndef COPPICE_TREE_COMMON_H
+#define COPPICE_TREE_COMMON_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "blake3.h"
+
+struct buf {
+  uint8_t *data;
+  size_t len, cap;
+};
+
+/* Prints {"error":{code,message}} as the answer and ends the process. `code` is one of the protocol's error codes. */
+void die(const char *code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+/* The same for a failed system call: chooses the code by errno. */
+void die_errno(const char *what, const char *path) __attribute__((noreturn));
+
+void *must_alloc(size_t size);
+void *must_realloc(void *old, size_t size);
+char *must_strdup(const char *text);
+
+uint8_t *buf_room(struct buf *buf, size_t len);
+void buf_add(struct buf *buf, const void *data, size_t len);
+void buf_text(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A JSON string of bytes; what is not UTF-8 shows as the replacement character. */
+void buf_json(struct buf *buf, const char *bytes, size_t len);
+
+void hex_of(const uint8_t *bytes, size_t len, char *out);
+bool hash_from_hex(const char *hex, uint8_t out[HASH_LEN]);
+
+/* Ends this process and its parent at once when JVS_KILL_AT names this point: how the crash tests stop us anywhere. */
+void kill_point(const char *name);
+
+void write_all(int fd, const void *data, size_t len, const char *path);
+int64_t now_ns(void);
+
+/* A map from 64-bit pairs to a pointer: hard links by device and inode, restored files by inode. */
+struct map_slot {
+  uint64_t a, b;
+  void *value;
+};
+struct map {
+  struct map_slot *slots;
+  size_t cap, used;
+};
+void **map_at(struct map *map, uint64_t a, uint64_t b);
+void *map_get(const struct map *map, uint64_t a, uint64_t b);
+uint64_t bytes_key(const void *data, size_t len);
+
+#endif

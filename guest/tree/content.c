@@ -1,0 +1,202 @@
+#define _GNU_SOURCE
+#include "content.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define PIECE (512 * 1024)
+#define ATTEMPTS 3
+
+void content_memory_init(struct content_memory *memory) {
+  memory->bytes = must_alloc(PIECE);
+  memory->block = must_alloc(BLAKE3_BLOCK);
+}
+
+static size_t read_some(int fd, uint8_t *out, size_t len, off_t at, const char *path) {
+  size_t done = 0;
+  while (done < len) {
+    const ssize_t got = pread(fd, out + done, len - done, at + (off_t)done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) die_errno("read", path);
+    if (got == 0) break;
+    done += (size_t)got;
+  }
+  return done;
+}
+
+static void write_at(int fd, const uint8_t *data, size_t len, off_t at, const char *path) {
+  while (len) {
+    const ssize_t wrote = pwrite(fd, data, len, at);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) die_errno("write", path);
+    data += wrote;
+    len -= (size_t)wrote;
+    at += wrote;
+  }
+}
+
+/* Hashes a file from end to end, holes as the zeros that they stand for, and copies its data to `to` (-1: nowhere). */
+static uint64_t hash_file(int fd, int to, struct content_memory *memory, const char *path, uint8_t hash[HASH_LEN]) {
+  struct blake3 state;
+  blake3_init(&state, memory->block);
+  uint64_t at = 0;
+  for (;;) {
+    const off_t data = lseek(fd, (off_t)at, SEEK_DATA);
+    uint64_t end;
+    if (data < 0 && errno == ENXIO) {
+      const off_t size = lseek(fd, 0, SEEK_END);
+      if (size > (off_t)at) blake3_zeros(&state, (uint64_t)size - at);
+      if (size > (off_t)at) at = (uint64_t)size;
+      break;
+    }
+    if (data < 0) end = UINT64_MAX; /* A filesystem that does not know: read it all. */
+    else {
+      if ((uint64_t)data > at) blake3_zeros(&state, (uint64_t)data - at);
+      at = (uint64_t)data;
+      const off_t hole = lseek(fd, data, SEEK_HOLE);
+      end = hole < 0 ? UINT64_MAX : (uint64_t)hole;
+    }
+    bool ended = false;
+    while (at < end) {
+      const size_t want = end - at < PIECE ? (size_t)(end - at) : PIECE;
+      const size_t got = read_some(fd, memory->bytes, want, (off_t)at, path);
+      blake3_update(&state, memory->bytes, got);
+      if (to >= 0) write_at(to, memory->bytes, got, (off_t)at, path);
+      at += got;
+      if (got < want) {
+        ended = true;
+        break;
+      }
+    }
+    if (ended) break;
+  }
+  if (to >= 0 && ftruncate(to, (off_t)at) != 0) die_errno("write", path);
+  blake3_finish(&state, hash);
+  return at;
+}
+
+static void take_large(struct store *store, int fd, const char *path, bool keep, struct content_memory *memory,
+                       struct content *out) {
+  out->location = (struct location){0};
+  if (!keep) {
+    out->size = hash_file(fd, -1, memory, path, out->hash);
+    return;
+  }
+  char name[64];
+  const int copy = store_temporary(store, name, 0600);
+  /* A clone is hashed after it is made: whatever a writer does meanwhile, name and content agree. */
+  if (store->reflink && ioctl(copy, FICLONE, fd) == 0) {
+    out->size = hash_file(copy, -1, memory, path, out->hash);
+  } else {
+    if (store->reflink) __atomic_add_fetch(&store->reflinks_refused, 1, __ATOMIC_RELAXED);
+    out->size = hash_file(fd, copy, memory, path, out->hash);
+  }
+  close(copy);
+  store_adopt_blob(store, name, out->hash, out->size);
+  __atomic_add_fetch(&store->new_contents, 1, __ATOMIC_RELAXED);
+  out->location.pack = IN_BLOB;
+}
+
+static bool same_moment(const struct stat *a, const struct stat *b) {
+  return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+         a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+void content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
+                  void *context, struct content_memory *memory, struct content *out) {
+  const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) die_errno("read", path);
+  memset(out, 0, sizeof *out);
+  for (int attempt = 1;; attempt++) {
+    struct stat before, after;
+    if (fstat(fd, &before) != 0) die_errno("stat", path);
+    if (!S_ISREG(before.st_mode)) die("wrong_state", "%s changed its kind while it was read", path);
+    const bool large = before.st_size > LARGE_FILE;
+    size_t small_len = 0;
+    if (large) take_large(store, fd, path, keep, memory, out);
+    else {
+      small_len = read_some(fd, memory->bytes, LARGE_FILE + 1, 0, path);
+      out->size = small_len;
+      blake3_hash(memory->bytes, small_len, out->hash);
+    }
+    if (fstat(fd, &after) != 0) die_errno("stat", path);
+    const bool settled = same_moment(&before, &after) && out->size == (uint64_t)after.st_size;
+    if (!settled && attempt < ATTEMPTS) continue;
+    out->stat = after;
+    out->unsettled = !settled;
+    if (!large && small_len > LARGE_FILE) {
+      /* It outgrew what fits a pack on the last attempt. */
+      take_large(store, fd, path, keep, memory, out);
+    } else if (!large && keep && small_len) {
+      out->location = find(context, out->hash);
+      if (!out->location.pack) {
+        out->location = store_append(store, memory->bytes, small_len);
+        __atomic_add_fetch(&store->new_contents, 1, __ATOMIC_RELAXED);
+      }
+    }
+    out->location.len = (uint64_t)after.st_blocks * 512 < (uint64_t)after.st_size;
+    break;
+  }
+  close(fd);
+}
+
+static bool all_zero(const uint8_t *data, size_t len) { return len == 0 || (!data[0] && !memcmp(data, data + 1, len - 1)); }
+
+static void give_large(int from, int fd, const struct record *record, const char *path, struct content_memory *memory,
+                       uint8_t hash[HASH_LEN], uint64_t *size) {
+  if (ioctl(fd, FICLONE, from) == 0) *size = hash_file(fd, -1, memory, path, hash);
+  else *size = hash_file(from, fd, memory, path, hash);
+  (void)record;
+}
+
+void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
+                  struct content_memory *memory) {
+  if (record->size == 0) return;
+  uint8_t hash[HASH_LEN];
+  uint64_t size = record->size;
+  if (tree >= 0 || at.pack == IN_BLOB) {
+    const int from = tree >= 0 ? openat(tree, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                               : store_open_blob(store, record->hash);
+    if (from < 0) die("corrupt", "the stored content of %s is missing", path);
+    give_large(from, fd, record, path, memory, hash, &size);
+    close(from);
+  } else {
+    if (!at.pack || size > PIECE) die("corrupt", "the stored content of %s is nowhere to be found", path);
+    store_read(store, at, memory->bytes, size);
+    blake3_hash(memory->bytes, size, hash);
+    if (at.len) {
+      for (uint64_t done = 0; done < size; done += 4096) {
+        const size_t here = size - done < 4096 ? (size_t)(size - done) : 4096;
+        if (!all_zero(memory->bytes + done, here)) write_at(fd, memory->bytes + done, here, (off_t)done, path);
+      }
+      if (ftruncate(fd, (off_t)size) != 0) die_errno("write", path);
+    } else write_at(fd, memory->bytes, size, 0, path);
+  }
+  if (size != record->size || memcmp(hash, record->hash, HASH_LEN) != 0)
+    die("corrupt", "the stored content of %s does not match its hash", path);
+}
+
+const char *content_check(struct store *store, const struct record *record, struct location at,
+                          struct content_memory *memory) {
+  if (record->size == 0) return NULL;
+  uint8_t hash[HASH_LEN];
+  uint64_t size = record->size;
+  if (at.pack == IN_BLOB) {
+    const int from = store_open_blob(store, record->hash);
+    if (from < 0) return "its stored content is missing";
+    size = hash_file(from, -1, memory, "a blob", hash);
+    close(from);
+  } else {
+    if (!at.pack || size > PIECE) return "its stored content is nowhere to be found";
+    if (!store_try_read(store, at, memory->bytes, size)) return "its stored content is missing";
+    blake3_hash(memory->bytes, size, hash);
+  }
+  return size == record->size && memcmp(hash, record->hash, HASH_LEN) == 0 ? NULL
+                                                                           : "its stored content does not match its hash";
+}

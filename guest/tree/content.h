@@ -1,0 +1,37 @@
+/* The bytes of files: hashed and stored on the way in, hashed again on the way out. */
+#ifndef COPPICE_TREE_CONTENT_H
+#define COPPICE_TREE_CONTENT_H
+
+#include <sys/stat.h>
+
+#include "node.h"
+
+struct content {
+  uint8_t hash[HASH_LEN];
+  uint64_t size;
+  struct location location;
+  struct stat stat; /* as it was when the content was read */
+  bool unsettled;   /* it changed each time that it was read: what was read is stored, and it counts as changed */
+};
+
+/* Each thread has one. */
+struct content_memory {
+  uint8_t *bytes, *block;
+};
+void content_memory_init(struct content_memory *memory);
+
+/* How to look for contents that are stored already: answers their location, or pack 0. */
+typedef struct location (*content_finder)(void *context, const uint8_t hash[HASH_LEN]);
+
+void content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
+                  void *context, struct content_memory *memory, struct content *out);
+
+/* Writes a file's content to `fd` (empty, writable) from the store, or from `tree` where a snapshot is a whole directory. */
+void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
+                  struct content_memory *memory);
+
+/* NULL when what is stored is what it was, else what is wrong with it. */
+const char *content_check(struct store *store, const struct record *record, struct location at,
+                          struct content_memory *memory);
+
+#endif

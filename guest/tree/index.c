@@ -1,0 +1,123 @@
+#define _GNU_SOURCE
+#include "index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool read_blocks(struct index *index) {
+  const uint8_t *at = index->mapped + sizeof index->header, *end = index->mapped + index->mapped_len;
+  size_t cap = 0;
+  while (at < end) {
+    const struct block_header *header = (const struct block_header *)at;
+    if ((size_t)(end - at) < sizeof *header || header->block_len > (size_t)(end - at)) return false;
+    if (index->count == cap) {
+      cap = cap ? cap * 2 : 64;
+      index->blocks = must_realloc(index->blocks, cap * sizeof *index->blocks);
+    }
+    struct block *block = &index->blocks[index->count++];
+    block->header = header;
+    block->path = (const char *)(header + 1);
+    block->canonical = (const uint8_t *)block->path + header->path_len;
+    block->locations = (const struct location *)(block->canonical + header->canonical_len);
+    block->stats = (const struct stat_key *)(block->locations + header->count);
+    block->kept = false;
+    at += header->block_len;
+  }
+  for (size_t i = 0; i < index->count; i++) {
+    const struct block *block = &index->blocks[i];
+    *map_at(&index->by_path, bytes_key(block->path, block->header->path_len), block->header->path_len) = &index->blocks[i];
+  }
+  return true;
+}
+
+bool index_open(struct index *index, const char *path) {
+  memset(index, 0, sizeof *index);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  struct stat stat;
+  bool good = fstat(fd, &stat) == 0 && (size_t)stat.st_size >= sizeof index->header;
+  if (good) {
+    index->mapped_len = (size_t)stat.st_size;
+    index->mapped = mmap(NULL, index->mapped_len, PROT_READ, MAP_PRIVATE, fd, 0);
+    good = index->mapped != MAP_FAILED;
+    if (!good) index->mapped = NULL;
+  }
+  close(fd);
+  if (good) {
+    memcpy(&index->header, index->mapped, sizeof index->header);
+    good = index->header.magic == INDEX_MAGIC && index->header.version == 1 &&
+           index->header.body_len + sizeof index->header == index->mapped_len;
+  }
+  if (good) {
+    uint8_t check[HASH_LEN];
+    blake3_hash(index->mapped + sizeof index->header, index->header.body_len, check);
+    good = memcmp(check, index->header.check, HASH_LEN) == 0 && read_blocks(index);
+  }
+  if (!good) index_close(index);
+  return good;
+}
+
+void index_close(struct index *index) {
+  if (index->mapped) munmap(index->mapped, index->mapped_len);
+  free(index->blocks);
+  free(index->by_path.slots);
+  memset(index, 0, sizeof *index);
+}
+
+struct block *index_find(struct index *index, const char *path, size_t len) {
+  struct block *block = map_get(&index->by_path, bytes_key(path, len), len);
+  return block && memcmp(block->path, path, len) == 0 ? block : NULL;
+}
+
+void index_add_block(struct buf *blocks, const char *path, size_t path_len, const uint8_t hash[HASH_LEN], struct location at,
+                     uint32_t flags, const uint8_t *canonical, size_t canonical_len, const struct location *locations,
+                     const struct stat_key *stats, uint32_t count) {
+  struct block_header header = {.path_len = (uint32_t)path_len,
+                                .count = count,
+                                .canonical_len = (uint32_t)canonical_len,
+                                .flags = flags,
+                                .location = at};
+  header.block_len = sizeof header + path_len + canonical_len + (uint64_t)count * (sizeof *locations + sizeof *stats);
+  memcpy(header.hash, hash, HASH_LEN);
+  buf_add(blocks, &header, sizeof header);
+  buf_add(blocks, path, path_len);
+  buf_add(blocks, canonical, canonical_len);
+  buf_add(blocks, locations, count * sizeof *locations);
+  buf_add(blocks, stats, count * sizeof *stats);
+}
+
+void index_write(const char *path, const struct index *old, const struct buf *fresh, const uint8_t root_hash[HASH_LEN],
+                 struct location root, const char *basis) {
+  struct index_header header = {.magic = INDEX_MAGIC, .version = 1, .root = root};
+  memcpy(header.root_hash, root_hash, HASH_LEN);
+  strncpy(header.basis, basis, sizeof header.basis - 1);
+  unlink(path);
+  const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) die_errno("create", path);
+  write_all(fd, &header, sizeof header, path);
+  struct blake3 check;
+  uint8_t *memory = must_alloc(BLAKE3_BLOCK);
+  blake3_init(&check, memory);
+  for (size_t i = 0; i < old->count; i++) {
+    if (!old->blocks[i].kept) continue;
+    /* Neighbours that are kept go out in one piece. */
+    const uint8_t *from = (const uint8_t *)old->blocks[i].header;
+    size_t len = old->blocks[i].header->block_len;
+    while (i + 1 < old->count && old->blocks[i + 1].kept && len < (4u << 20)) len += old->blocks[++i].header->block_len;
+    write_all(fd, from, len, path);
+    blake3_update(&check, from, len);
+    header.body_len += len;
+  }
+  write_all(fd, fresh->data, fresh->len, path);
+  blake3_update(&check, fresh->data, fresh->len);
+  header.body_len += fresh->len;
+  blake3_finish(&check, header.check);
+  free(memory);
+  if (pwrite(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) die_errno("write", path);
+  close(fd);
+}

@@ -1,0 +1,62 @@
+/* What a worktree looked like when it was last scanned: each directory with its node and the stat of each entry. */
+#ifndef COPPICE_TREE_INDEX_H
+#define COPPICE_TREE_INDEX_H
+
+#include "node.h"
+
+#define INDEX_MAGIC 0x31495443u /* CTI1 */
+#define STAT_RACY 1u            /* changed so lately that a later change could look the same: read it again next time */
+
+struct __attribute__((packed)) index_header {
+  uint32_t magic, version;
+  uint64_t body_len;
+  uint8_t check[HASH_LEN];
+  uint8_t root_hash[HASH_LEN];
+  struct location root;
+  char basis[32]; /* the snapshot whose life keeps the locations alive; the caller's to read and write */
+};
+
+struct __attribute__((packed)) stat_key {
+  uint64_t ino;
+  int64_t ctime_ns;
+  uint32_t flags, reserved;
+};
+
+struct __attribute__((packed)) block_header {
+  uint64_t block_len;
+  uint32_t path_len, count, canonical_len, flags;
+  uint8_t hash[HASH_LEN];
+  struct location location;
+  /* then: path, canonical, locations, stat keys */
+};
+
+struct block {
+  const struct block_header *header;
+  const char *path;
+  const uint8_t *canonical;
+  const struct location *locations;
+  const struct stat_key *stats;
+  bool kept;
+};
+
+struct index {
+  struct index_header header;
+  uint8_t *mapped;
+  size_t mapped_len;
+  struct block *blocks;
+  size_t count;
+  struct map by_path;
+};
+
+/* False when there is none or it is damaged: then everything is read again. */
+bool index_open(struct index *index, const char *path);
+void index_close(struct index *index);
+struct block *index_find(struct index *index, const char *path, size_t len);
+void index_add_block(struct buf *blocks, const char *path, size_t path_len, const uint8_t hash[HASH_LEN], struct location at,
+                     uint32_t flags, const uint8_t *canonical, size_t canonical_len, const struct location *locations,
+                     const struct stat_key *stats, uint32_t count);
+/* The kept blocks of `old` and the fresh ones. */
+void index_write(const char *path, const struct index *old, const struct buf *fresh, const uint8_t root_hash[HASH_LEN],
+                 struct location root, const char *basis);
+
+#endif

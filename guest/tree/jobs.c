@@ -1,0 +1,71 @@
+#include "jobs.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define THREADS_MAX 8
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static struct content_memory own;
+static unsigned helpers, busy;
+static uint64_t round_number;
+static struct {
+  job work;
+  void *context;
+  size_t count, next;
+} batch;
+
+static void take_items(struct content_memory *memory) {
+  for (;;) {
+    const size_t item = __atomic_fetch_add(&batch.next, 1, __ATOMIC_RELAXED);
+    if (item >= batch.count) return;
+    batch.work(batch.context, item, memory);
+  }
+}
+
+static void *helper(void *unused) {
+  (void)unused;
+  struct content_memory memory;
+  content_memory_init(&memory);
+  uint64_t seen = 0;
+  pthread_mutex_lock(&lock);
+  for (;;) {
+    while (seen == round_number) pthread_cond_wait(&wake, &lock);
+    seen = round_number;
+    pthread_mutex_unlock(&lock);
+    take_items(&memory);
+    pthread_mutex_lock(&lock);
+    if (--busy == 0) pthread_cond_signal(&done);
+  }
+  return NULL;
+}
+
+void jobs_run(job work, void *context, size_t count, bool worth_threads) {
+  if (!own.bytes) content_memory_init(&own);
+  if (count < 2 || !worth_threads) {
+    for (size_t i = 0; i < count; i++) work(context, i, &own);
+    return;
+  }
+  if (!helpers) {
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const unsigned wanted = processors > THREADS_MAX ? THREADS_MAX : processors > 1 ? (unsigned)processors : 2;
+    for (; helpers < wanted - 1; helpers++) {
+      pthread_t thread;
+      if (pthread_create(&thread, NULL, helper, NULL) != 0) break;
+    }
+  }
+  pthread_mutex_lock(&lock);
+  batch.work = work;
+  batch.context = context;
+  batch.count = count;
+  batch.next = 0;
+  busy = helpers;
+  round_number++;
+  pthread_cond_broadcast(&wake);
+  pthread_mutex_unlock(&lock);
+  take_items(&own);
+  pthread_mutex_lock(&lock);
+  while (busy) pthread_cond_wait(&done, &lock);
+  pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,10 @@
+/* The same work on many items, by as many threads as there are processors. */
+#ifndef COPPICE_TREE_JOBS_H
+#define COPPICE_TREE_JOBS_H
+
+#include "content.h"
+
+typedef void (*job)(void *context, size_t item, struct content_memory *memory);
+void jobs_run(job work, void *context, size_t count, bool worth_threads);
+
+#endif

@@ -1,0 +1,150 @@
+#define _GNU_SOURCE
+#include "places.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <linux/btrfs.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define XFS_MAGIC 0x58465342
+#define FUSE_MAGIC 0x65735546
+#define SUBVOLUME_ROOT_INO 256
+
+const char *filesystem_name(const char *path) {
+  struct statfs fs;
+  if (statfs(path, &fs) != 0) die_errno("look at the filesystem of", path);
+  switch ((uint32_t)fs.f_type) {
+    case BTRFS_SUPER_MAGIC: return "btrfs";
+    case XFS_MAGIC: return "xfs";
+    case EXT4_SUPER_MAGIC: return "ext4";
+    case TMPFS_MAGIC: return "tmpfs";
+    case OVERLAYFS_SUPER_MAGIC: return "overlay";
+    case NFS_SUPER_MAGIC: return "nfs";
+    case FUSE_MAGIC: return "fuse";
+    default: return "other";
+  }
+}
+
+bool can_reflink(const char *directory) {
+  char from[4200], to[4200];
+  snprintf(from, sizeof from, "%s/probe-%d-a", directory, getpid());
+  snprintf(to, sizeof to, "%s/probe-%d-b", directory, getpid());
+  const int a = open(from, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int b = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  bool works = false;
+  if (a >= 0 && b >= 0) {
+    char page[4096];
+    memset(page, 'x', sizeof page);
+    works = write(a, page, sizeof page) == (ssize_t)sizeof page && ioctl(b, FICLONE, a) == 0;
+  }
+  if (a >= 0) close(a), unlink(from);
+  if (b >= 0) close(b), unlink(to);
+  return works;
+}
+
+bool is_subvolume(const char *path) {
+  struct stat stat;
+  return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_ino == SUBVOLUME_ROOT_INO &&
+         strcmp(filesystem_name(path), "btrfs") == 0;
+}
+
+/* The directory that holds `path`, opened; the last name goes to `name`. */
+static int open_parent(const char *path, char name[BTRFS_PATH_NAME_MAX + 1]) {
+  char *copy = must_strdup(path);
+  const char *last = basename(copy);
+  if (strlen(last) > 255) die("invalid_argument", "the name is too long: %s", last);
+  strcpy(name, last);
+  free(copy);
+  copy = must_strdup(path);
+  const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) die_errno("open the directory of", path);
+  free(copy);
+  return fd;
+}
+
+void subvolume_create(const char *path) {
+  struct btrfs_ioctl_vol_args args = {0};
+  const int parent = open_parent(path, args.name);
+  if (ioctl(parent, BTRFS_IOC_SUBVOL_CREATE, &args) != 0) die_errno("create the subvolume", path);
+  close(parent);
+}
+
+void subvolume_snapshot(const char *from, const char *to, bool read_only) {
+  struct btrfs_ioctl_vol_args_v2 args = {0};
+  char name[BTRFS_PATH_NAME_MAX + 1];
+  const int parent = open_parent(to, name);
+  strcpy(args.name, name);
+  args.fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (args.fd < 0) die_errno("open", from);
+  if (read_only) args.flags = BTRFS_SUBVOL_RDONLY;
+  if (ioctl(parent, BTRFS_IOC_SNAP_CREATE_V2, &args) != 0) die_errno("snapshot the subvolume", from);
+  close((int)args.fd);
+  close(parent);
+}
+
+static void empty_directory(int fd, const char *path) {
+  DIR *dir = fdopendir(fd);
+  if (!dir) die_errno("list", path);
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    const char *name = entry->d_name;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+    if (unlinkat(fd, name, 0) == 0 || errno == ENOENT) continue;
+    if (errno != EISDIR && errno != EPERM) die_errno("remove", name);
+    int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (child < 0 && errno == EACCES && fchmodat(fd, name, 0700, 0) == 0)
+      child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (child < 0) die_errno("remove", name);
+    (void)fchmod(child, 0700);
+    empty_directory(child, name);
+    if (unlinkat(fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT) die_errno("remove", name);
+  }
+  closedir(dir);
+}
+
+void remove_tree(const char *path) {
+  struct stat stat;
+  if (lstat(path, &stat) != 0) {
+    if (errno == ENOENT) return;
+    die_errno("remove", path);
+  }
+  if (!S_ISDIR(stat.st_mode)) {
+    if (unlink(path) != 0) die_errno("remove", path);
+    return;
+  }
+  if (is_subvolume(path)) {
+    struct btrfs_ioctl_vol_args args = {0};
+    const int parent = open_parent(path, args.name);
+    const int destroyed = ioctl(parent, BTRFS_IOC_SNAP_DESTROY, &args);
+    close(parent);
+    if (destroyed == 0) return;
+    /* Without the right to destroy it whole: its owner may empty it and remove the empty one. */
+    uint64_t flags = 0;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || ioctl(fd, BTRFS_IOC_SUBVOL_SETFLAGS, &flags) != 0) die_errno("remove the subvolume", path);
+    close(fd);
+  }
+  (void)chmod(path, 0700);
+  const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) die_errno("remove", path);
+  empty_directory(fd, path);
+  if (rmdir(path) != 0) die_errno("remove", path);
+}
+
+void punch(const char *path, uint64_t offset, uint64_t len) {
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) die_errno("open", path);
+  if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)len) != 0 && errno != EOPNOTSUPP)
+    die_errno("free a part of", path);
+  close(fd);
+}

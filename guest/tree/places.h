@@ -1,0 +1,16 @@
+/* What depends on the filesystem: btrfs subvolumes, clones of files, removal of whole trees, holes. */
+#ifndef COPPICE_TREE_PLACES_H
+#define COPPICE_TREE_PLACES_H
+
+#include "common.h"
+
+const char *filesystem_name(const char *path);
+bool can_reflink(const char *directory);
+bool is_subvolume(const char *path);
+void subvolume_create(const char *path);
+void subvolume_snapshot(const char *from, const char *to, bool read_only);
+/* Removes a tree, subvolume or not. Not being there is fine. */
+void remove_tree(const char *path);
+void punch(const char *path, uint64_t offset, uint64_t len);
+
+#endif

@@ -1,0 +1,371 @@
+#define _GNU_SOURCE
+#include "restore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "jobs.h"
+#include "xattrs.h"
+
+/*
+ * Two passes over the same differences. The first writes every new file to the staging directory and checks it against
+ * its hash: when something stored is damaged, or the disk is full, the workspace has not been touched yet. The second
+ * moves the files into place.
+ */
+struct staged {
+  struct record record; /* without what follows it */
+  struct location location;
+  char *path;
+  const uint8_t *xattrs;
+};
+
+struct work {
+  struct store *store;
+  const struct restore_options *options;
+  struct restore_result *result;
+  bool applying;
+  int staging, tree, root;
+  struct staged *staged;
+  size_t staged_count, staged_cap, next_staged;
+  struct map replaced; /* paths of files that are new inodes: hard links to them are made anew */
+  struct buf path;
+};
+
+struct pair {
+  struct node from, to;
+};
+
+static size_t push(struct work *work, const char *name, size_t len) {
+  const size_t before = work->path.len;
+  if (before) buf_add(&work->path, "/", 1);
+  buf_add(&work->path, name, len);
+  *buf_room(&work->path, 1) = 0;
+  work->path.len--;
+  return before;
+}
+
+static void pop(struct work *work, size_t before) {
+  work->path.len = before;
+  work->path.data[before] = 0;
+}
+
+static const char *here(const struct work *work) { return (const char *)work->path.data; }
+
+static void set_metadata(struct work *work, int dir, const char *name, const struct record *record, const uint8_t *xattrs,
+                         bool fresh) {
+  struct stat now;
+  if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", name);
+  if ((now.st_uid != record->uid || now.st_gid != record->gid) &&
+      fchownat(dir, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno != EPERM && errno != EINVAL) die_errno("change the owner of", name);
+    __atomic_add_fetch(&work->result->owners_refused, 1, __ATOMIC_RELAXED);
+  }
+  if (!fresh || record->xattr_len) {
+    const unsigned refused = xattrs_write(dir, name, xattrs, record->xattr_len);
+    if (refused) __atomic_add_fetch(&work->result->attributes_refused, refused, __ATOMIC_RELAXED);
+  }
+  /* After the owner, since changing that clears set-user-id bits, and after an ACL, which sets the group's bits. */
+  if (record->type != 'l' && fchmodat(dir, name, record->mode, 0) != 0) die_errno("change the mode of", name);
+  const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                    {.tv_sec = record->mtime_ns / 1000000000 - (record->mtime_ns % 1000000000 < 0),
+                                     .tv_nsec = (record->mtime_ns % 1000000000 + 1000000000) % 1000000000}};
+  if (utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) != 0) die_errno("set the time of", name);
+}
+
+static void stage_later(struct work *work, const struct entry *entry, struct location at) {
+  if (work->staged_count == work->staged_cap) {
+    work->staged_cap = work->staged_cap ? work->staged_cap * 2 : 64;
+    work->staged = must_realloc(work->staged, work->staged_cap * sizeof *work->staged);
+  }
+  struct staged *staged = &work->staged[work->staged_count++];
+  staged->record = *entry->record;
+  staged->location = at;
+  staged->path = must_strdup(here(work));
+  uint8_t *xattrs = entry->record->xattr_len ? must_alloc(entry->record->xattr_len) : NULL;
+  if (xattrs) memcpy(xattrs, entry->xattrs, entry->record->xattr_len);
+  staged->xattrs = xattrs;
+}
+
+static void stage_one(void *context, size_t at, struct content_memory *memory) {
+  struct work *work = context;
+  const struct staged *staged = &work->staged[at];
+  char name[32];
+  snprintf(name, sizeof name, "%zu", at);
+  const int fd = openat(work->staging, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) die_errno("create a file in", work->options->staging);
+  content_give(work->store, work->tree, &staged->record, staged->location, staged->path, fd, memory);
+  close(fd);
+  set_metadata(work, work->staging, name, &staged->record, staged->xattrs, true);
+}
+
+/* Ignored files are not ours to delete: what still stands in the way goes to a place outside the workspace. */
+static void move_aside(struct work *work, int dir, const char *name) {
+  if (mkdir(work->options->kept, 0700) != 0 && errno != EEXIST) die_errno("create", work->options->kept);
+  const int kept = open(work->options->kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (kept < 0) die_errno("open", work->options->kept);
+  char to[32];
+  snprintf(to, sizeof to, "%llu", (unsigned long long)work->result->moved_aside++);
+  if (renameat(dir, name, kept, to) != 0) die_errno("move aside", here(work));
+  close(kept);
+}
+
+static void open_up(int dir, const char *name) {
+  struct stat now;
+  if (geteuid() != 0 && fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(now.st_mode) && (now.st_mode & 0700) != 0700)
+    (void)fchmodat(dir, name, (now.st_mode & 07777) | 0700, 0);
+}
+
+/* Removes what the scan saw below a directory, and the directory when nothing else is left in it. */
+static void remove_entry(struct work *work, int dir, const struct entry *entry, struct location at) {
+  char name[256];
+  memcpy(name, entry->name, entry->record->name_len);
+  name[entry->record->name_len] = 0;
+  if (entry->record->type != 'd') {
+    if (unlinkat(dir, name, 0) != 0 && errno != ENOENT) die_errno("remove", here(work));
+    work->result->removed++;
+    return;
+  }
+  struct node node = node_load(work->store, at, entry->record->hash, here(work));
+  open_up(dir, name);
+  const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd >= 0) {
+    struct cursor cursor;
+    for (cursor_start(&cursor, node.canonical, node.canonical_len); cursor.valid; cursor_next(&cursor)) {
+      const size_t before = push(work, cursor.entry.name, cursor.entry.record->name_len);
+      remove_entry(work, fd, &cursor.entry, node.locations[cursor.index]);
+      pop(work, before);
+    }
+    close(fd);
+  } else if (errno != ENOENT) die_errno("open", here(work));
+  node_free(&node);
+  if (unlinkat(dir, name, AT_REMOVEDIR) == 0) work->result->removed++;
+  else if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) die_errno("remove", here(work));
+}
+
+static void put_in_place(struct work *work, const char *staged, int dir, const char *name) {
+  if (renameat(work->staging, staged, dir, name) != 0) {
+    if (errno != EISDIR && errno != ENOTEMPTY && errno != EEXIST) die_errno("write", here(work));
+    move_aside(work, dir, name);
+    if (renameat(work->staging, staged, dir, name) != 0) die_errno("write", here(work));
+  }
+  /* Renaming one hard link over another of the same file does nothing at all. */
+  unlinkat(work->staging, staged, 0);
+}
+
+static void place_special(struct work *work, int dir, const char *name, const struct entry *entry) {
+  const struct record *record = entry->record;
+  char link[65536];
+  memcpy(link, entry->link, record->link_len);
+  link[record->link_len] = 0;
+  int failed = 0;
+  if (record->type == 'l') failed = symlinkat(link, work->staging, "special");
+  else if (record->type == 'h') failed = linkat(work->root, link, work->staging, "special", 0);
+  else if (record->type == 'p') failed = mkfifoat(work->staging, "special", 0600);
+  else failed = mknodat(work->staging, "special", (record->type == 'c' ? S_IFCHR : S_IFBLK) | 0600, record->size);
+  if (failed) die_errno("create", here(work));
+  if (record->type != 'h') set_metadata(work, work->staging, "special", record, entry->xattrs, true);
+  put_in_place(work, "special", dir, name);
+}
+
+static void place_file(struct work *work, int dir, const char *name, const struct entry *entry) {
+  char staged[32];
+  snprintf(staged, sizeof staged, "%zu", work->next_staged++);
+  struct stat stat;
+  if (fstatat(work->staging, staged, &stat, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", work->options->staging);
+  struct written *written = must_alloc(sizeof *written);
+  memcpy(written->hash, entry->record->hash, HASH_LEN);
+  written->size = entry->record->size;
+  written->mtime_ns = entry->record->mtime_ns;
+  *map_at(&work->result->files, stat.st_ino, 1) = written;
+  put_in_place(work, staged, dir, name);
+}
+
+static bool same_but_hash(const struct entry *a, const struct entry *b) {
+  struct record x = *a->record, y = *b->record;
+  memset(x.hash, 0, HASH_LEN);
+  memset(y.hash, 0, HASH_LEN);
+  return a->size == b->size && memcmp(&x, &y, sizeof x) == 0 && memcmp(a->name, b->name, a->size - sizeof x) == 0;
+}
+
+static bool descend(struct work *work, int dir, struct pair *pair, bool filter);
+
+static uint64_t path_key(const char *path, size_t len) { return bytes_key(path, len); }
+
+/* One name that both sides, or one of them, have. Answers whether the directory that holds it was changed by that. */
+static bool settle(struct work *work, int dir, const struct cursor *from, const struct node *from_node, const struct cursor *to,
+                   const struct node *to_node, bool filter) {
+  const struct entry *old = from ? &from->entry : NULL, *new = to ? &to->entry : NULL;
+  const struct location old_at = from ? from_node->locations[from->index] : (struct location){0};
+  const struct location new_at = to ? to_node->locations[to->index] : (struct location){0};
+  const struct entry *any = new ? new : old;
+  char name[256];
+  memcpy(name, any->name, any->record->name_len);
+  name[any->record->name_len] = 0;
+  const int part = filter ? selected(&work->options->selection, here(work), work->path.len) : INSIDE;
+  if (part == OUTSIDE) return false;
+
+  if (!new || (part == ON_THE_WAY && new->record->type != 'd')) {
+    if (part == ON_THE_WAY) return false;
+    if (work->applying) remove_entry(work, dir, old, old_at);
+    return true;
+  }
+  const uint8_t type = new->record->type;
+  if (type == 'd') {
+    const bool was_dir = old && old->record->type == 'd';
+    bool metadata = part == INSIDE && (!was_dir || !same_but_hash(old, new));
+    const bool below = !was_dir || memcmp(old->record->hash, new->record->hash, HASH_LEN) != 0;
+    struct node look = {0};
+    if (was_dir && !below) {
+      look = node_load(work->store, new_at, new->record->hash, here(work));
+      const bool relink = (look.flags & NODE_HAS_LINKS) && work->replaced.used;
+      node_free(&look);
+      if (!relink && !metadata) return false;
+      if (!relink) {
+        if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, false), work->result->adjusted++;
+        return false;
+      }
+    }
+    int child = -1;
+    if (work->applying) {
+      if (old && !was_dir) remove_entry(work, dir, old, old_at);
+      if (!was_dir) {
+        if (mkdirat(dir, name, 0700) != 0) {
+          struct stat found;
+          if (errno != EEXIST || fstatat(dir, name, &found, AT_SYMLINK_NOFOLLOW) != 0) die_errno("create", here(work));
+          if (!S_ISDIR(found.st_mode)) {
+            move_aside(work, dir, name);
+            if (mkdirat(dir, name, 0700) != 0) die_errno("create", here(work));
+          }
+        }
+        work->result->written++;
+        metadata = true;
+      } else open_up(dir, name);
+      child = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      if (child < 0) die_errno("open", here(work));
+    }
+    struct pair pair = {0};
+    if (was_dir) pair.from = node_load(work->store, old_at, old->record->hash, here(work));
+    pair.to = node_load(work->store, new_at, new->record->hash, here(work));
+    const bool touched = descend(work, child, &pair, filter && part != INSIDE);
+    node_free(&pair.from);
+    node_free(&pair.to);
+    if (child >= 0) close(child);
+    if (work->applying && (metadata || (touched && part == INSIDE))) {
+      set_metadata(work, dir, name, new->record, new->xattrs, false);
+      if (was_dir) work->result->adjusted++;
+    }
+    return !was_dir;
+  }
+  if (old && old->size == new->size && memcmp(old->record, new->record, new->size) == 0) {
+    if (type != 'h' || !map_get(&work->replaced, path_key(new->link, new->record->link_len), 1)) return false;
+  } else if (old && old->record->type == 'f' && type == 'f' && memcmp(old->record->hash, new->record->hash, HASH_LEN) == 0 &&
+             old->record->size == new->record->size) {
+    if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, false), work->result->adjusted++;
+    return false;
+  }
+  if (type == 'f') {
+    *map_at(&work->replaced, path_key(here(work), work->path.len), 1) = work;
+    if (!work->applying) {
+      stage_later(work, new, new_at);
+      return true;
+    }
+  }
+  if (!work->applying) return true;
+  if (old && old->record->type == 'd') remove_entry(work, dir, old, old_at);
+  if (type == 'f') place_file(work, dir, name, new);
+  else place_special(work, dir, name, new);
+  work->result->written++;
+  if (work->result->written == 1) kill_point("restore-first");
+  return true;
+}
+
+/* Files first, directories after: the first of several hard links comes before the others, as it does in a scan. */
+static bool descend_kind(struct work *work, int dir, struct pair *pair, bool filter, bool directories) {
+  struct cursor from = {0}, to = {0};
+  bool touched = false;
+  if (pair->from.bytes) cursor_start(&from, pair->from.canonical, pair->from.canonical_len);
+  if (pair->to.bytes) cursor_start(&to, pair->to.canonical, pair->to.canonical_len);
+  while (from.valid || to.valid) {
+    const int order = !from.valid ? 1
+                      : !to.valid ? -1
+                                  : name_compare(from.entry.name, from.entry.record->name_len, to.entry.name,
+                                                 to.entry.record->name_len);
+    const struct entry *any = order <= 0 ? &from.entry : &to.entry;
+    const bool is_directory = order >= 0 && to.entry.record->type == 'd';
+    if (is_directory == directories) {
+      const size_t before = push(work, any->name, any->record->name_len);
+      if (settle(work, dir, order <= 0 ? &from : NULL, &pair->from, order >= 0 ? &to : NULL, &pair->to, filter)) touched = true;
+      pop(work, before);
+    }
+    if (order <= 0) cursor_next(&from);
+    if (order >= 0) cursor_next(&to);
+  }
+  return touched;
+}
+
+static bool descend(struct work *work, int dir, struct pair *pair, bool filter) {
+  const bool files = descend_kind(work, dir, pair, filter, false);
+  return descend_kind(work, dir, pair, filter, true) || files;
+}
+
+static void pass(struct work *work, const struct node *from_top, const struct node *to_top) {
+  struct cursor from = {0}, to;
+  struct pair pair = {0};
+  cursor_start(&to, to_top->canonical, to_top->canonical_len);
+  if (from_top->bytes) {
+    cursor_start(&from, from_top->canonical, from_top->canonical_len);
+    pair.from = node_load(work->store, from_top->locations[0], from.entry.record->hash, "");
+  }
+  pair.to = node_load(work->store, to_top->locations[0], to.entry.record->hash, "");
+  if (work->applying) open_up(work->root, ".");
+  const bool touched = descend(work, work->root, &pair, work->options->selection.count > 0);
+  const bool metadata = !from_top->bytes || !same_but_hash(&from.entry, &to.entry);
+  if (work->applying && !work->options->selection.count && (touched || metadata))
+    set_metadata(work, work->root, ".", to.entry.record, to.entry.xattrs, false);
+  node_free(&pair.from);
+  node_free(&pair.to);
+}
+
+void restore(struct store *store, const struct restore_options *options, struct restore_result *result) {
+  memset(result, 0, sizeof *result);
+  struct work work = {.store = store, .options = options, .result = result, .tree = -1};
+  buf_add(&work.path, "", 1);
+  work.path.len = 0;
+  work.root = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (work.root < 0) die_errno("open", options->directory);
+  work.staging = open(options->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (work.staging < 0) die_errno("open", options->staging);
+  if (options->tree) {
+    work.tree = open(options->tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (work.tree < 0) die("corrupt", "the stored tree %s is missing", options->tree);
+  }
+  struct node from = {0}, to = node_load(store, options->to.location, options->to.hash, "");
+  if (!options->from_nothing) from = node_load(store, options->from.location, options->from.hash, "");
+  pass(&work, &from, &to);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < work.staged_count; i++) bytes += work.staged[i].record.size;
+  jobs_run(stage_one, &work, work.staged_count, work.staged_count > 16 || bytes > (1 << 20));
+  kill_point("restore-staged");
+  if (work.replaced.cap) memset(work.replaced.slots, 0, work.replaced.cap * sizeof *work.replaced.slots);
+  work.replaced.used = 0;
+  work.applying = true;
+  pass(&work, &from, &to);
+  kill_point("restore-applied");
+  node_free(&from);
+  node_free(&to);
+  for (size_t i = 0; i < work.staged_count; i++) {
+    free(work.staged[i].path);
+    free((void *)work.staged[i].xattrs);
+  }
+  free(work.staged);
+  free(work.replaced.slots);
+  free(work.path.data);
+  if (work.tree >= 0) close(work.tree);
+  close(work.staging);
+  close(work.root);
+}

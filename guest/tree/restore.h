@@ -1,0 +1,26 @@
+/* Makes a directory hold what a stored tree says, touching only what differs, without replacing the directory itself. */
+#ifndef COPPICE_TREE_RESTORE_H
+#define COPPICE_TREE_RESTORE_H
+
+#include "scan.h"
+
+struct restore_options {
+  const char *directory;
+  const char *staging; /* an empty directory on the same filesystem */
+  const char *kept;    /* where ignored files go that stand in the way; made when needed */
+  const char *tree;    /* the snapshot as a whole directory, or NULL */
+  struct root from;    /* what the directory holds now */
+  bool from_nothing;   /* it is empty */
+  struct root to;
+  struct selection selection;
+};
+
+struct restore_result {
+  uint64_t written, removed, adjusted; /* entries */
+  uint64_t owners_refused, attributes_refused, moved_aside;
+  struct map files; /* struct written by inode, for the scan that follows */
+};
+
+void restore(struct store *store, const struct restore_options *options, struct restore_result *result);
+
+#endif

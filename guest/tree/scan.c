@@ -1,0 +1,514 @@
+#define _GNU_SOURCE
+#include "scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ignore.h"
+#include "jobs.h"
+#include "xattrs.h"
+
+/* Kernel clocks tick at 100 Hz at the slowest; what changed within two ticks of the walk's start is read again. */
+#define RACY_NS 20000000
+#define BTRFS_EMPTY_SUBVOLUME_INO 2
+
+struct item {
+  char *name;
+  size_t name_len;
+  uint64_t ino, dev, size, rdev;
+  int64_t mtime_ns, ctime_ns;
+  uint32_t mode, uid, gid;
+  uint8_t type;
+  bool changed, unsettled;
+  const char *link;        /* of a hard link: the path of the first one */
+  const struct record *old; /* in the index */
+  uint32_t old_at;
+  uint8_t hash[HASH_LEN];
+  struct location location;
+};
+
+struct walk {
+  struct store *store;
+  const struct scan_options *options;
+  struct scan_result *result;
+  struct index index;
+  bool have_index;
+  struct buf path;
+  struct buf fresh; /* index blocks */
+  struct map links;
+  struct map known; /* contents of the index by hash: a moved file is not stored twice */
+  bool known_built;
+  int64_t racy_from;
+};
+
+struct tree_ref {
+  bool present;
+  struct root root;
+};
+
+int selected(const struct selection *selection, const char *path, size_t len) {
+  if (!selection->count) return INSIDE;
+  int best = OUTSIDE;
+  for (size_t i = 0; i < selection->count; i++) {
+    const char *chosen = selection->paths[i];
+    const size_t chosen_len = strlen(chosen);
+    if (len >= chosen_len && memcmp(path, chosen, chosen_len) == 0 && (len == chosen_len || path[chosen_len] == '/' || !chosen_len))
+      return INSIDE;
+    if (len < chosen_len && memcmp(path, chosen, len) == 0 && (len == 0 || chosen[len] == '/')) best = ON_THE_WAY;
+  }
+  return best;
+}
+
+int64_t filesystem_moment(struct store *store) {
+  char name[64];
+  const int fd = store_temporary(store, name, 0600);
+  struct stat stat;
+  if (fstat(fd, &stat) != 0) die_errno("stat", name);
+  close(fd);
+  unlinkat(store->dir, name, 0);
+  return (int64_t)stat.st_mtim.tv_sec * 1000000000 + stat.st_mtim.tv_nsec;
+}
+
+static void item_stat(struct item *item, const struct stat *stat) {
+  item->ino = stat->st_ino;
+  item->dev = stat->st_dev;
+  item->size = (uint64_t)stat->st_size;
+  item->rdev = stat->st_rdev;
+  item->mtime_ns = (int64_t)stat->st_mtim.tv_sec * 1000000000 + stat->st_mtim.tv_nsec;
+  item->ctime_ns = (int64_t)stat->st_ctim.tv_sec * 1000000000 + stat->st_ctim.tv_nsec;
+  item->mode = stat->st_mode & 07777;
+  item->uid = stat->st_uid;
+  item->gid = stat->st_gid;
+}
+
+static int by_name(const void *a, const void *b) {
+  const struct item *x = a, *y = b;
+  return name_compare(x->name, x->name_len, y->name, y->name_len);
+}
+
+/* All names of a directory, sorted by bytes. They live in `names`. */
+static struct item *read_names(int fd, const char *path, struct buf *names, size_t *count, bool *has_ignore) {
+  struct buf raw = {0};
+  static uint8_t chunk[256 * 1024];
+  for (;;) {
+    const long got = syscall(SYS_getdents64, fd, chunk, sizeof chunk);
+    if (got < 0) die_errno("list", path);
+    if (got == 0) break;
+    for (long at = 0; at < got;) {
+      const struct dirent64 *entry = (const struct dirent64 *)(chunk + at);
+      at += entry->d_reclen;
+      const char *name = entry->d_name;
+      if (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]))) continue;
+      if (strcmp(name, IGNORE_FILE) == 0) *has_ignore = true;
+      const size_t offset = names->len, len = strlen(name);
+      buf_add(names, name, len + 1);
+      buf_add(&raw, &offset, sizeof offset);
+      buf_add(&raw, &len, sizeof len);
+    }
+  }
+  *count = raw.len / (2 * sizeof(size_t));
+  struct item *items = calloc(*count + 1, sizeof *items);
+  if (!items) die("limit_reached", "out of memory");
+  const size_t *pairs = (const size_t *)raw.data;
+  for (size_t i = 0; i < *count; i++) {
+    items[i].name = (char *)names->data + pairs[2 * i];
+    items[i].name_len = pairs[2 * i + 1];
+  }
+  free(raw.data);
+  qsort(items, *count, sizeof *items, by_name);
+  return items;
+}
+
+static size_t path_push(struct walk *walk, const char *name, size_t len) {
+  const size_t before = walk->path.len;
+  if (before) buf_add(&walk->path, "/", 1);
+  buf_add(&walk->path, name, len);
+  *buf_room(&walk->path, 1) = 0;
+  walk->path.len--;
+  return before;
+}
+
+static void path_pop(struct walk *walk, size_t before) {
+  walk->path.len = before;
+  walk->path.data[before] = 0;
+}
+
+static uint8_t type_of(uint32_t mode) {
+  return S_ISREG(mode) ? 'f' : S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : S_ISFIFO(mode) ? 'p' : S_ISCHR(mode) ? 'c' : S_ISBLK(mode) ? 'b' : 0;
+}
+
+/* Stats the items, drops what is ignored, outside the selection or cannot be stored, and finds each in the index. */
+static size_t examine(struct walk *walk, int fd, struct item *items, size_t count, const struct ignore_list *rules, bool filter,
+                      const struct block *block) {
+  struct cursor old = {0};
+  if (block) cursor_start(&old, block->canonical, block->header->canonical_len);
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct item item = items[i];
+    struct stat stat;
+    if (fstatat(fd, item.name, &stat, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT) continue; /* gone between the listing and now */
+      const size_t before = path_push(walk, item.name, item.name_len);
+      die_errno("stat", (char *)walk->path.data);
+      path_pop(walk, before);
+    }
+    if (rules || filter || stat.st_nlink > 1 || S_ISDIR(stat.st_mode)) {
+      const size_t before = path_push(walk, item.name, item.name_len);
+      const char *path = (char *)walk->path.data;
+      bool skip = rules && ignored(rules, path, S_ISDIR(stat.st_mode));
+      if (filter && !skip) {
+        const int part = selected(&walk->options->selection, path, walk->path.len);
+        skip = part == OUTSIDE || (part == ON_THE_WAY && !S_ISDIR(stat.st_mode));
+      }
+      if (!skip && S_ISREG(stat.st_mode) && stat.st_nlink > 1) {
+        void **first = map_at(&walk->links, stat.st_ino, stat.st_dev);
+        if (*first) item.link = *first;
+        else *first = must_strdup(path);
+      }
+      if (!skip && walk->options->whole_tree && S_ISDIR(stat.st_mode) && stat.st_ino == BTRFS_EMPTY_SUBVOLUME_INO &&
+          !walk->result->nested)
+        walk->result->nested = must_strdup(path);
+      path_pop(walk, before);
+      if (skip) continue;
+    }
+    item.type = item.link ? 'h' : type_of(stat.st_mode);
+    if (!item.type) {
+      walk->result->sockets++;
+      continue;
+    }
+    item_stat(&item, &stat);
+    if (item.type == 'c' || item.type == 'b') item.size = item.rdev;
+    if (item.type == 'd') item.size = 0;
+    while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) < 0) cursor_next(&old);
+    item.changed = true;
+    if (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) == 0) {
+      const struct record *record = old.entry.record;
+      const struct stat_key *key = &block->stats[old.index];
+      item.old = record;
+      item.old_at = old.index;
+      bool same = key->ino == item.ino && key->ctime_ns == item.ctime_ns && !(key->flags & STAT_RACY) && record->type == item.type;
+      if (same && item.type == 'h')
+        same = strlen(item.link) == record->link_len && memcmp(item.link, old.entry.link, record->link_len) == 0;
+      else if (same)
+        same = record->mtime_ns == item.mtime_ns && (item.type == 'l' || record->size == item.size) && record->mode == item.mode &&
+               record->uid == item.uid && record->gid == item.gid;
+      if (walk->options->locations_hold) item.location = block->locations[old.index];
+      if (same && item.type == 'f' && walk->options->keep && item.size && !item.location.pack) same = false;
+      memcpy(item.hash, record->hash, HASH_LEN);
+      item.changed = !same;
+    }
+    if (item.type == 'f') walk->result->files++, walk->result->bytes += item.size;
+    else if (item.type != 'd') walk->result->files++;
+    items[kept++] = item;
+  }
+  return kept;
+}
+
+static struct location find_known(void *context, const uint8_t hash[HASH_LEN]) {
+  struct walk *walk = context;
+  uint64_t a, b;
+  memcpy(&a, hash, 8);
+  memcpy(&b, hash + 8, 8);
+  const struct location *found = map_get(&walk->known, a, b);
+  return found ? *found : (struct location){0};
+}
+
+static void build_known(struct walk *walk) {
+  if (walk->known_built || !walk->have_index || !walk->options->locations_hold) return;
+  walk->known_built = true;
+  for (size_t i = 0; i < walk->index.count; i++) {
+    const struct block *block = &walk->index.blocks[i];
+    struct cursor cursor;
+    for (cursor_start(&cursor, block->canonical, block->header->canonical_len); cursor.valid; cursor_next(&cursor)) {
+      const struct location *at = &block->locations[cursor.index];
+      if (cursor.entry.record->type != 'f' || !at->pack || at->pack == IN_BLOB) continue;
+      uint64_t a, b;
+      memcpy(&a, cursor.entry.record->hash, 8);
+      memcpy(&b, cursor.entry.record->hash + 8, 8);
+      *map_at(&walk->known, a, b) = (void *)at;
+    }
+  }
+}
+
+struct take_job {
+  struct walk *walk;
+  int fd;
+  struct item **items;
+};
+
+static void take_one(void *context, size_t at, struct content_memory *memory) {
+  struct take_job *job = context;
+  struct item *item = job->items[at];
+  struct walk *walk = job->walk;
+  char path[4096 + 256];
+  const size_t len = walk->path.len < 4096 ? walk->path.len : 4096;
+  memcpy(path, walk->path.data, len);
+  if (len) path[len] = '/';
+  memcpy(path + len + (len ? 1 : 0), item->name, item->name_len + 1);
+  struct content content;
+  content_take(walk->store, job->fd, item->name, path, walk->options->keep, find_known, walk, memory, &content);
+  const bool same = item->old && item->old->type == 'f' && item->location.pack && memcmp(content.hash, item->hash, HASH_LEN) == 0;
+  item_stat(item, &content.stat);
+  item->size = content.size;
+  item->unsettled = content.unsettled;
+  memcpy(item->hash, content.hash, HASH_LEN);
+  /* Touched, but with what it held before: it stays where it is stored. */
+  const uint64_t sparse = content.location.len;
+  if (!same) item->location = content.location;
+  else if (item->location.pack != IN_BLOB) item->location.len = sparse;
+}
+
+static void take_contents(struct walk *walk, int fd, struct item *items, size_t count) {
+  struct item **list = NULL;
+  size_t jobs = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct item *item = &items[i];
+    if (!item->changed || item->type != 'f') continue;
+    if (walk->options->written) {
+      const struct written *written = map_get(walk->options->written, item->ino, 1);
+      if (written && written->size == item->size && written->mtime_ns == item->mtime_ns) {
+        memcpy(item->hash, written->hash, HASH_LEN);
+        item->location = (struct location){0};
+        continue;
+      }
+    }
+    list = must_realloc(list, (jobs + 1) * sizeof *list);
+    list[jobs++] = item;
+    bytes += item->size;
+  }
+  if (jobs) {
+    if (walk->options->keep) build_known(walk);
+    walk->result->hashed += jobs;
+    struct take_job job = {walk, fd, list};
+    jobs_run(take_one, &job, jobs, bytes > 128 * 1024);
+  }
+  free(list);
+}
+
+static void add_record(struct walk *walk, int fd, const struct item *item, struct buf *canonical) {
+  struct record record = {.type = item->type, .name_len = (uint16_t)item->name_len};
+  struct buf link = {0}, xattrs = {0};
+  if (item->type == 'h') buf_add(&link, item->link, strlen(item->link));
+  else {
+    record.mode = item->type == 'l' ? 0777 : item->mode;
+    record.uid = item->uid;
+    record.gid = item->gid;
+    record.mtime_ns = item->mtime_ns;
+    record.size = item->type == 'l' ? 0 : item->size;
+    if (item->type == 'f' || item->type == 'd') memcpy(record.hash, item->hash, HASH_LEN);
+    const size_t before = path_push(walk, item->name, item->name_len);
+    const char *path = (char *)walk->path.data;
+    if (item->type == 'l') {
+      char target[4097];
+      const ssize_t len = readlinkat(fd, item->name, target, sizeof target);
+      if (len < 0) die_errno("read the symbolic link", path);
+      buf_add(&link, target, (size_t)len);
+    }
+    xattrs_read(fd, item->name, path, &xattrs);
+    path_pop(walk, before);
+  }
+  if (link.len > UINT16_MAX) die("unsupported", "the path of a hard link is longer than 65535 bytes: %s", item->name);
+  record.link_len = (uint16_t)link.len;
+  record.xattr_len = (uint32_t)xattrs.len;
+  buf_add(canonical, &record, sizeof record);
+  buf_add(canonical, item->name, item->name_len);
+  buf_add(canonical, link.data, link.len);
+  buf_add(canonical, xattrs.data, xattrs.len);
+  free(link.data);
+  free(xattrs.data);
+}
+
+static struct stat_key key_of(const struct walk *walk, const struct item *item) {
+  const bool racy = item->unsettled || item->ctime_ns >= walk->racy_from;
+  return (struct stat_key){item->ino, item->ctime_ns, racy ? STAT_RACY : 0, 0};
+}
+
+static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool filter, const struct tree_ref *prefer,
+                     struct root *out, uint32_t *flags_out);
+
+/* Descends into the directories of `items`. Answers whether one of them is not what the index says. */
+static bool scan_below(struct walk *walk, int fd, struct item *items, size_t count, struct ignore_list *rules, bool filter,
+                       const struct node *prefer, uint32_t *flags) {
+  bool changed = false;
+  struct cursor wanted = {0};
+  if (prefer->bytes) cursor_start(&wanted, prefer->canonical, prefer->canonical_len);
+  for (size_t i = 0; i < count; i++) {
+    struct item *item = &items[i];
+    if (item->type == 'h') *flags |= NODE_HAS_LINKS;
+    if (item->type != 'd') continue;
+    while (wanted.valid && name_compare(wanted.entry.name, wanted.entry.record->name_len, item->name, item->name_len) < 0)
+      cursor_next(&wanted);
+    struct tree_ref child_prefer = {0};
+    if (wanted.valid && wanted.entry.record->type == 'd' &&
+        name_compare(wanted.entry.name, wanted.entry.record->name_len, item->name, item->name_len) == 0) {
+      child_prefer.present = true;
+      memcpy(child_prefer.root.hash, wanted.entry.record->hash, HASH_LEN);
+      child_prefer.root.location = prefer->locations[wanted.index];
+    }
+    const size_t before = path_push(walk, item->name, item->name_len);
+    const int child = openat(fd, item->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (child < 0) die_errno("open", (char *)walk->path.data);
+    const bool child_filter = filter && selected(&walk->options->selection, (char *)walk->path.data, walk->path.len) != INSIDE;
+    struct root root;
+    uint32_t child_flags;
+    scan_dir(walk, child, rules, child_filter, &child_prefer, &root, &child_flags);
+    *flags |= child_flags;
+    path_pop(walk, before);
+    const bool known = item->old && item->old->type == 'd' && walk->options->locations_hold &&
+                       memcmp(root.hash, item->old->hash, HASH_LEN) == 0 &&
+                       memcmp(&root.location, &item->location, sizeof root.location) == 0;
+    if (!known) changed = true;
+    memcpy(item->hash, root.hash, HASH_LEN);
+    item->location = root.location;
+  }
+  return changed;
+}
+
+/* After a restore, the index names the places of the restored snapshot, and no others: theirs are sure to live on. */
+static void prefer_locations(const struct node *prefer, const struct buf *canonical, struct location *locations) {
+  struct cursor here, there = {0};
+  if (prefer->bytes) cursor_start(&there, prefer->canonical, prefer->canonical_len);
+  for (cursor_start(&here, canonical->data, canonical->len); here.valid; cursor_next(&here)) {
+    if (here.entry.record->type != 'f') continue;
+    while (there.valid && name_compare(there.entry.name, there.entry.record->name_len, here.entry.name, here.entry.record->name_len) < 0)
+      cursor_next(&there);
+    const bool same = there.valid && there.entry.record->type == 'f' &&
+                      name_compare(there.entry.name, there.entry.record->name_len, here.entry.name, here.entry.record->name_len) == 0 &&
+                      memcmp(there.entry.record->hash, here.entry.record->hash, HASH_LEN) == 0;
+    locations[here.index] = same ? prefer->locations[there.index] : (struct location){0};
+  }
+}
+
+static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool filter, const struct tree_ref *prefer_ref,
+                     struct root *out, uint32_t *flags_out) {
+  struct buf names = {0};
+  size_t count;
+  bool has_ignore = false;
+  walk->result->directories++;
+  struct item *items = read_names(fd, (char *)walk->path.data, &names, &count, &has_ignore);
+  struct ignore_list *rules = has_ignore ? ignore_load(fd, (char *)walk->path.data, above) : above;
+  struct block *block = walk->have_index ? index_find(&walk->index, (char *)walk->path.data, walk->path.len) : NULL;
+  count = examine(walk, fd, items, count, rules, filter, block);
+  struct node prefer = {0};
+  if (prefer_ref->present) prefer = node_load(walk->store, prefer_ref->root.location, prefer_ref->root.hash, (char *)walk->path.data);
+
+  take_contents(walk, fd, items, count);
+  uint32_t flags = 0;
+  bool changed = !block || block->header->count != count;
+  for (size_t i = 0; i < count && !changed; i++) changed = items[i].changed;
+  if (scan_below(walk, fd, items, count, rules, filter, &prefer, &flags)) changed = true;
+
+  const bool has_places = block && walk->options->locations_hold && block->header->location.pack;
+  if (!changed && has_places && !walk->options->prefer) {
+    block->kept = true;
+    memcpy(out->hash, block->header->hash, HASH_LEN);
+    out->location = block->header->location;
+  } else {
+    struct buf canonical = {0};
+    struct location *locations = must_alloc(count * sizeof *locations);
+    struct stat_key *keys = must_alloc(count * sizeof *keys);
+    for (size_t i = 0; i < count; i++) {
+      const struct item *item = &items[i];
+      const size_t at = canonical.len;
+      if (item->changed) add_record(walk, fd, item, &canonical);
+      else {
+        const struct record *old = item->old;
+        buf_add(&canonical, old, sizeof *old + old->name_len + old->link_len + old->xattr_len);
+        if (item->type == 'd') memcpy(((struct record *)(canonical.data + at))->hash, item->hash, HASH_LEN);
+      }
+      locations[i] = item->type == 'f' || item->type == 'd' ? item->location : (struct location){0};
+      keys[i] = item->changed ? key_of(walk, item) : block->stats[item->old_at];
+    }
+    blake3_hash(canonical.data, canonical.len, out->hash);
+    if (walk->options->prefer) prefer_locations(&prefer, &canonical, locations);
+    const bool same_places = has_places && block->header->count == count &&
+                             memcmp(block->locations, locations, count * sizeof *locations) == 0;
+    if (prefer.bytes && memcmp(out->hash, prefer_ref->root.hash, HASH_LEN) == 0) out->location = prefer_ref->root.location;
+    else if (same_places && !walk->options->prefer && memcmp(out->hash, block->header->hash, HASH_LEN) == 0)
+      out->location = block->header->location;
+    else if (walk->options->prefer) out->location = (struct location){0}; /* no snapshot holds it: a later scan stores it */
+    else out->location = node_store(walk->store, &canonical, locations, (uint32_t)count, flags);
+    if (walk->options->new_index_path)
+      index_add_block(&walk->fresh, (char *)walk->path.data, walk->path.len, out->hash, out->location, flags, canonical.data,
+                      canonical.len, locations, keys, (uint32_t)count);
+    walk->result->index_changed = true;
+    changed = true;
+    free(canonical.data);
+    free(locations);
+    free(keys);
+  }
+  *flags_out = flags;
+  node_free(&prefer);
+  if (rules != above) ignore_free(rules);
+  free(items);
+  free(names.data);
+  close(fd);
+  return changed;
+}
+
+/* The root is a node too, with the workspace directory as its only entry, so that its own metadata counts. */
+static void finish_root(struct walk *walk, int fd, const struct root *top, uint32_t flags) {
+  struct item item = {.name = ".", .name_len = 1, .type = 'd'};
+  struct stat stat;
+  if (fstat(fd, &stat) != 0) die_errno("stat", walk->options->directory);
+  item_stat(&item, &stat);
+  item.size = 0;
+  memcpy(item.hash, top->hash, HASH_LEN);
+  struct buf canonical = {0};
+  add_record(walk, fd, &item, &canonical);
+  struct root *root = &walk->result->root;
+  blake3_hash(canonical.data, canonical.len, root->hash);
+  const struct index_header *old = &walk->index.header;
+  if (walk->options->prefer && memcmp(root->hash, walk->options->prefer->hash, HASH_LEN) == 0) *root = *walk->options->prefer;
+  else if (walk->have_index && walk->options->locations_hold && !walk->options->prefer && old->root.pack &&
+           !walk->result->index_changed && memcmp(root->hash, old->root_hash, HASH_LEN) == 0)
+    root->location = old->root;
+  else {
+    if (!walk->options->prefer) root->location = node_store(walk->store, &canonical, &top->location, 1, flags);
+    walk->result->index_changed = true;
+  }
+  free(canonical.data);
+}
+
+void scan(struct store *store, const struct scan_options *options, struct scan_result *result) {
+  memset(result, 0, sizeof *result);
+  struct walk walk = {.store = store, .options = options, .result = result};
+  walk.racy_from = (options->moment_ns ? options->moment_ns : filesystem_moment(store)) - RACY_NS;
+  walk.have_index = options->index_path && index_open(&walk.index, options->index_path);
+  buf_add(&walk.path, "", 1);
+  walk.path.len = 0;
+  const int fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) die_errno("open", options->directory);
+  const int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (again < 0) die_errno("open", options->directory);
+  struct tree_ref prefer = {0};
+  if (options->prefer) {
+    struct node top = node_load(store, options->prefer->location, options->prefer->hash, "");
+    prefer.present = true;
+    memcpy(prefer.root.hash, ((const struct record *)top.canonical)->hash, HASH_LEN);
+    prefer.root.location = top.locations[0];
+    node_free(&top);
+  }
+  struct root top;
+  uint32_t flags;
+  scan_dir(&walk, again, NULL, options->selection.count > 0, &prefer, &top, &flags);
+  finish_root(&walk, fd, &top, flags);
+  close(fd);
+  for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
+    if (!walk.index.blocks[i].kept) result->index_changed = true;
+  if (options->new_index_path && result->index_changed)
+    index_write(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis);
+  for (size_t i = 0; i < walk.links.cap; i++) free(walk.links.slots[i].value);
+  free(walk.links.slots);
+  free(walk.known.slots);
+  free(walk.fresh.data);
+  free(walk.path.data);
+  index_close(&walk.index);
+}

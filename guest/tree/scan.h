@@ -1,0 +1,52 @@
+/* Walks a directory, finds what changed since the index was made, hashes and stores only that, and names the whole. */
+#ifndef COPPICE_TREE_SCAN_H
+#define COPPICE_TREE_SCAN_H
+
+#include "index.h"
+
+/* The part of a tree that an operation is about: all of it, or some paths. */
+struct selection {
+  char **paths;
+  size_t count;
+};
+enum { OUTSIDE, ON_THE_WAY, INSIDE };
+int selected(const struct selection *selection, const char *path, size_t len);
+
+struct root {
+  uint8_t hash[HASH_LEN];
+  struct location location;
+};
+
+/* A file that a restore has just written, by inode: what it holds is known. */
+struct written {
+  uint8_t hash[HASH_LEN];
+  uint64_t size;
+  int64_t mtime_ns;
+};
+
+struct scan_options {
+  const char *directory;
+  const char *index_path;     /* read */
+  const char *new_index_path; /* written when something changed; NULL: never */
+  const char *basis;
+  bool locations_hold; /* what the index says about places in the store can be trusted */
+  bool keep;           /* store contents, not only their names */
+  bool whole_tree;     /* of a read-only snapshot of a whole directory */
+  struct selection selection;
+  const struct root *prefer; /* after a restore: the tree whose places the index shall name */
+  const struct map *written;
+  int64_t moment_ns; /* the filesystem's time before the walk; 0: ask it */
+};
+
+struct scan_result {
+  struct root root;
+  uint64_t files, directories, bytes, hashed, sockets, unsettled;
+  bool index_changed;
+  char *nested; /* a btrfs subvolume inside, which a snapshot of the whole does not hold; owned by the caller */
+};
+
+void scan(struct store *store, const struct scan_options *options, struct scan_result *result);
+/* The filesystem's own clock, which need not be ours. */
+int64_t filesystem_moment(struct store *store);
+
+#endif

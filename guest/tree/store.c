@@ -1,0 +1,151 @@
+#define _GNU_SOURCE
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PENDING_MAX (4u << 20)
+#define OPEN_PACKS 64
+
+static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  uint64_t id;
+  int fd;
+} opened[OPEN_PACKS];
+static unsigned next_victim;
+
+void store_open(struct store *store, const char *control_dir) {
+  memset(store, 0, sizeof *store);
+  store->pack_fd = -1;
+  store->dir = open(control_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (store->dir < 0) die_errno("open the workspace's control directory", control_dir);
+}
+
+static void pack_name(uint64_t id, bool temporary, char out[64]) {
+  snprintf(out, 64, "%s/%016llx.pack", temporary ? "tmp" : "packs", (unsigned long long)id);
+}
+
+void store_begin_pack(struct store *store, uint64_t pack_id, bool temporary) {
+  store->pack_id = pack_id;
+  store->pack_is_temporary = temporary;
+  store->pack_len = 0;
+  store->pending.len = 0;
+}
+
+static void flush_pending(struct store *store) {
+  char name[64];
+  pack_name(store->pack_id, store->pack_is_temporary, name);
+  if (store->pack_fd < 0) {
+    store->pack_fd = openat(store->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (store->pack_fd < 0) die_errno("create", name);
+  }
+  write_all(store->pack_fd, store->pending.data, store->pending.len, name);
+  store->pending.len = 0;
+}
+
+struct location store_append(struct store *store, const void *data, size_t len) {
+  pthread_mutex_lock(&pack_lock);
+  const struct location at = {store->pack_id, store->pack_len, 0};
+  if (store->pending.len + len > PENDING_MAX && store->pending.len) flush_pending(store);
+  buf_add(&store->pending, data, len);
+  store->pack_len += len;
+  store->new_bytes += len;
+  pthread_mutex_unlock(&pack_lock);
+  return at;
+}
+
+void store_end_pack(struct store *store, bool durable) {
+  if (store->pending.len) flush_pending(store);
+  if (durable && store->blobs_written) {
+    if (syncfs(store->dir) != 0) die_errno("sync", "the workspace's filesystem");
+  } else if (durable && store->pack_fd >= 0) {
+    if (fdatasync(store->pack_fd) != 0) die_errno("sync", "the new pack");
+  }
+  if (store->pack_fd >= 0) close(store->pack_fd);
+  store->pack_fd = -1;
+}
+
+static int pack_fd(struct store *store, uint64_t id) {
+  for (unsigned i = 0; i < OPEN_PACKS; i++)
+    if (opened[i].id == id) return opened[i].fd;
+  char name[64];
+  pack_name(id, false, name);
+  int fd = openat(store->dir, name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {
+    pack_name(id, true, name);
+    fd = openat(store->dir, name, O_RDONLY | O_CLOEXEC);
+  }
+  if (fd < 0) return -1;
+  if (opened[next_victim].id) close(opened[next_victim].fd);
+  opened[next_victim].id = id;
+  opened[next_victim].fd = fd;
+  next_victim = (next_victim + 1) % OPEN_PACKS;
+  return fd;
+}
+
+bool store_try_read(struct store *store, struct location at, void *out, size_t len) {
+  uint8_t *bytes = out;
+  if (at.pack == store->pack_id && store->pack_len) {
+    pthread_mutex_lock(&pack_lock);
+    if (store->pending.len) flush_pending(store);
+    pthread_mutex_unlock(&pack_lock);
+  }
+  /* The lock covers the reads too: another thread must not close the file that this one found. */
+  pthread_mutex_lock(&cache_lock);
+  const int fd = pack_fd(store, at.pack);
+  size_t done = 0;
+  while (fd >= 0 && done < len) {
+    const ssize_t got = pread(fd, bytes + done, len - done, (off_t)(at.offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) die_errno("read", "a pack");
+    if (got == 0) break;
+    done += (size_t)got;
+  }
+  pthread_mutex_unlock(&cache_lock);
+  return fd >= 0 && done == len;
+}
+
+void store_read(struct store *store, struct location at, void *out, size_t len) {
+  if (!store_try_read(store, at, out, len))
+    die("corrupt", "the pack %016llx is missing or shorter than it was", (unsigned long long)at.pack);
+}
+
+static void blob_name(const uint8_t hash[HASH_LEN], char out[96]) {
+  char hex[2 * HASH_LEN + 1];
+  hex_of(hash, HASH_LEN, hex);
+  snprintf(out, 96, "blobs/%.2s/%s", hex, hex);
+}
+
+int store_open_blob(struct store *store, const uint8_t hash[HASH_LEN]) {
+  char name[96];
+  blob_name(hash, name);
+  return openat(store->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+int store_temporary(struct store *store, char name[64], int mode) {
+  static unsigned counter;
+  snprintf(name, 64, "tmp/new-%d-%u", getpid(), __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED));
+  const int fd = openat(store->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (fd < 0) die_errno("create", name);
+  return fd;
+}
+
+void store_adopt_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size) {
+  char name[96], folder[16];
+  blob_name(hash, name);
+  snprintf(folder, sizeof folder, "%.8s", name);
+  if (renameat(store->dir, temporary, store->dir, name) != 0) {
+    if (errno != ENOENT) die_errno("place", name);
+    if (mkdirat(store->dir, folder, 0700) != 0 && errno != EEXIST) die_errno("create", folder);
+    if (renameat(store->dir, temporary, store->dir, name) != 0) die_errno("place", name);
+  }
+  __atomic_add_fetch(&store->blobs_written, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&store->new_bytes, size, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,43 @@
+/* Where content lives: packs (many small contents in a row, and directory nodes), and blobs (one large content each). */
+#ifndef COPPICE_TREE_STORE_H
+#define COPPICE_TREE_STORE_H
+
+#include "common.h"
+
+#define LARGE_FILE (256 * 1024)
+#define IN_BLOB UINT64_MAX
+
+/* `len` is the length of a node; for a file it is 1 when the file had holes. pack 0 means: not stored here. */
+struct location {
+  uint64_t pack, offset, len;
+};
+
+struct store {
+  int dir; /* the control directory: packs/, blobs/, tmp/ */
+  bool reflink;
+  uint64_t pack_id;
+  int pack_fd;
+  uint64_t pack_len;
+  struct buf pending;
+  bool pack_is_temporary;
+  /* What this scan added. */
+  uint64_t new_bytes, new_contents, new_nodes, blobs_written, reflinks_refused;
+};
+
+void store_open(struct store *store, const char *control_dir);
+/* All that is added goes to this pack; `temporary` puts it below tmp/. The file appears with the first content. */
+void store_begin_pack(struct store *store, uint64_t pack_id, bool temporary);
+struct location store_append(struct store *store, const void *data, size_t len);
+/* Writes out what is pending; `durable` waits for the disk. */
+void store_end_pack(struct store *store, bool durable);
+/* False when it is not there. */
+bool store_try_read(struct store *store, struct location at, void *out, size_t len);
+void store_read(struct store *store, struct location at, void *out, size_t len);
+/* Opens a blob; -1 when it is not there. */
+int store_open_blob(struct store *store, const uint8_t hash[HASH_LEN]);
+/* A fresh file below tmp/; its path relative to the control directory goes to `name`. */
+int store_temporary(struct store *store, char name[64], int mode);
+/* Gives a temporary file its place as a blob. One that is there already is replaced: the same bytes, and sound ones. */
+void store_adopt_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size);
+
+#endif
