@@ -69,7 +69,7 @@ void exec_bubblewrap(const struct setup *setup, const char *hostname, bool works
   PUSH("--as-pid-1", "--new-session", "--hostname", hostname, "--chdir", "/");
   PUSH("--bind", built_root, "/", "--proc", "/proc", "--dev", "/dev", "--mqueue", "/dev/mqueue");
   PUSH("--perms", "1777", "--tmpfs", "/dev/shm", "--perms", "0755", "--tmpfs", "/run");
-  PUSH("--perms", "1777", "--dir", "/run/lock", "--ro-bind", built_agent, "/run/coppice/agent");
+  PUSH("--perms", "1777", "--dir", "/run/lock", "--perms", "0755", "--dir", "/run/coppice", "--ro-bind", built_agent, "/run/coppice/agent");
   PUSH("--perms", "0755", "--tmpfs", "/sys", "--ro-bind", "/sys/devices/system/cpu", "/sys/devices/system/cpu");
   PUSH("--remount-ro", "/sys");
   push_masks();

@@ -74,6 +74,7 @@ int make_seccomp_program(void);
 
 /* process.c */
 bool process_started(pid_t pid, unsigned long long *ticks);
+bool same_program(pid_t one, pid_t other);
 bool set_hostname(pid_t pid, const char *hostname, char *reason);
 
 /* reason.c */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,16 @@ bool process_started(pid_t pid, unsigned long long *ticks) {
   }
   *ticks = strtoull(field + 1, NULL, 10);
   return true;
+}
+
+bool same_program(pid_t one, pid_t other) {
+  char path[64];
+  struct stat left, right;
+  snprintf(path, sizeof path, "/proc/%d/exe", (int)one);
+  if (stat(path, &left) < 0) return false;
+  snprintf(path, sizeof path, "/proc/%d/exe", (int)other);
+  if (stat(path, &right) < 0) return false;
+  return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
 /*

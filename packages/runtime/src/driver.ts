@@ -45,6 +45,8 @@ export interface Machine {
   thaw(): Promise<void>;
   setLimits(limits: MachineLimits): Promise<void>;
   usage(): Promise<MachineUsage>;
+  /** Renames the machine from outside; absent where the guest's own setHostname may do it. */
+  setHostname?(hostname: string): Promise<void>;
   /** Asks, then kills after the grace; when it returns no process, mount or cgroup of it is left. Idempotent. */
   stop(graceMs: number): Promise<void>;
   /**

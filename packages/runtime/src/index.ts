@@ -1,3 +1,14 @@
+// Drivers
+export type {
+  Driver,
+  DriverHealth,
+  Machine,
+  MachineLimits,
+  MachineSpec,
+  MachineUsage,
+} from './driver.ts';
+export { ContainerDriver, type ContainerDriverOptions } from './drivers/container/container-driver.ts';
+
 // Guest
 export { connectGuest } from './guest/connect-guest.ts';
 export type {

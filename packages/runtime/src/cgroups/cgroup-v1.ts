@@ -1,0 +1,140 @@
+import { join } from 'node:path';
+import type { MachineLimits, MachineUsage } from '../driver.ts';
+import { makeCgroup, readCgroupFile, readCgroupNumber, writeCgroupFile } from './cgroup-files.ts';
+import {
+  type CgroupFreezer,
+  type CgroupHierarchy,
+  type CgroupSetting,
+  cpuPeriodUsec,
+  cpuQuotaUsec,
+} from './cgroup-hierarchy.ts';
+import { killListed } from './signal-all.ts';
+import { until } from './until.ts';
+
+const deadlineMs = 30_000;
+
+export class CgroupV1 implements CgroupHierarchy {
+  readonly #mounts: ReadonlyMap<string, string>;
+
+  /** Takes the controllers to use, with their mount points. */
+  constructor(mounts: ReadonlyMap<string, string>) {
+    this.#mounts = mounts;
+  }
+
+  directories(group: string): string[] {
+    return [...new Set(this.#mounts.values())].map((mount) => join(mount, group));
+  }
+
+  prepare(parent: string): void {
+    for (const directory of this.directories(parent)) makeCgroup(directory);
+  }
+
+  settings(group: string, limits: MachineLimits): CgroupSetting[] {
+    return [...this.#cpu(group, limits), ...this.#memory(group, limits), ...this.#pids(group, limits)];
+  }
+
+  change(group: string, limits: MachineLimits): void {
+    const memory = this.#memory(group, limits);
+    const first = memory[0];
+    // Memory with swap may never be less than memory alone: what grows, grows from the outer one.
+    if (first !== undefined && readCgroupNumber(first.file) < limits.memoryBytes) memory.reverse();
+    for (const { file, value } of [...this.#cpu(group, limits), ...memory, ...this.#pids(group, limits)]) {
+      writeCgroupFile(file, value);
+    }
+  }
+
+  usage(group: string): Partial<MachineUsage> {
+    const memory = this.#in('memory', group);
+    const pids = this.#in('pids', group);
+    const cpuacct = this.#in('cpuacct', group);
+    return {
+      ...(memory === undefined ? {} : memoryUsage(memory)),
+      ...(pids === undefined ? {} : { pids: readCgroupNumber(join(pids, 'pids.current')) }),
+      ...(cpuacct === undefined
+        ? {}
+        : { cpuUsec: Math.floor(readCgroupNumber(join(cpuacct, 'cpuacct.usage')) / 1000) }),
+    };
+  }
+
+  #in(controller: string, group: string): string | undefined {
+    const mount = this.#mounts.get(controller);
+    return mount === undefined ? undefined : join(mount, group);
+  }
+
+  #cpu(group: string, limits: MachineLimits): CgroupSetting[] {
+    const directory = this.#in('cpu', group);
+    if (directory === undefined) return [];
+    return [
+      { file: join(directory, 'cpu.cfs_period_us'), value: String(cpuPeriodUsec) },
+      { file: join(directory, 'cpu.cfs_quota_us'), value: String(cpuQuotaUsec(limits.cpus)) },
+    ];
+  }
+
+  #memory(group: string, limits: MachineLimits): CgroupSetting[] {
+    const directory = this.#in('memory', group);
+    if (directory === undefined) return [];
+    const value = String(limits.memoryBytes);
+    const settings = [{ file: join(directory, 'memory.limit_in_bytes'), value }];
+    const root = this.#mounts.get('memory');
+    // Absent where the kernel does not count swap.
+    if (root !== undefined && readCgroupFile(join(root, 'memory.memsw.limit_in_bytes')) !== '') {
+      settings.push({ file: join(directory, 'memory.memsw.limit_in_bytes'), value });
+    }
+    return settings;
+  }
+
+  #pids(group: string, limits: MachineLimits): CgroupSetting[] {
+    const directory = this.#in('pids', group);
+    return directory === undefined ? [] : [{ file: join(directory, 'pids.max'), value: String(limits.pids) }];
+  }
+}
+
+/** File pages that the kernel would drop first are no need of the sandbox's. */
+function memoryUsage(directory: string): Pick<MachineUsage, 'memoryBytes' | 'oomKills'> {
+  const used = readCgroupNumber(join(directory, 'memory.usage_in_bytes'));
+  const droppable = readCgroupNumber(join(directory, 'memory.stat'), 'total_inactive_file');
+  return {
+    memoryBytes: Math.max(0, used - droppable),
+    oomKills: readCgroupNumber(join(directory, 'memory.oom_control'), 'oom_kill'),
+  };
+}
+
+export class FreezerV1 implements CgroupFreezer {
+  readonly #mount: string;
+
+  constructor(mount: string) {
+    this.#mount = mount;
+  }
+
+  async freeze(group: string): Promise<void> {
+    const file = join(this.#mount, group, 'freezer.state');
+    try {
+      await until(`freezing ${group}`, deadlineMs, () => {
+        // Written each time: a process that forked meanwhile is caught by the next write only.
+        writeCgroupFile(file, 'FROZEN');
+        return readCgroupFile(file).trim() === 'FROZEN';
+      });
+    } catch (error) {
+      await this.thaw(group);
+      throw error;
+    }
+  }
+
+  async thaw(group: string): Promise<void> {
+    const file = join(this.#mount, group, 'freezer.state');
+    if (readCgroupFile(file) !== '') writeCgroupFile(file, 'THAWED');
+  }
+
+  async kill(group: string): Promise<void> {
+    const state = join(this.#mount, group, 'freezer.state');
+    const procs = join(this.#mount, group, 'cgroup.procs');
+    await until(`killing every process of ${group}`, deadlineMs, () => {
+      // Frozen first, so that nothing forks between the list and the signals; they take effect on the thaw.
+      if (readCgroupFile(state) === '') return true;
+      writeCgroupFile(state, 'FROZEN');
+      const none = killListed(procs);
+      writeCgroupFile(state, 'THAWED');
+      return none;
+    });
+  }
+}

@@ -1,0 +1,115 @@
+import { join } from 'node:path';
+import type { MachineLimits, MachineUsage } from '../driver.ts';
+import { makeCgroup, readCgroupFile, readCgroupNumber, writeCgroupFile } from './cgroup-files.ts';
+import {
+  type CgroupFreezer,
+  type CgroupHierarchy,
+  type CgroupSetting,
+  cpuPeriodUsec,
+  cpuQuotaUsec,
+} from './cgroup-hierarchy.ts';
+import { killListed } from './signal-all.ts';
+import { until } from './until.ts';
+
+const deadlineMs = 30_000;
+
+export class CgroupV2 implements CgroupHierarchy {
+  readonly #mount: string;
+  readonly #controllers: ReadonlySet<string>;
+
+  /** Takes the controllers to use; they may be none, as accounting of time, freezing and killing need none. */
+  constructor(mount: string, controllers: ReadonlySet<string>) {
+    this.#mount = mount;
+    this.#controllers = controllers;
+  }
+
+  directories(group: string): string[] {
+    return [join(this.#mount, group)];
+  }
+
+  prepare(parent: string): void {
+    makeCgroup(join(this.#mount, parent));
+    for (const directory of [this.#mount, join(this.#mount, parent)]) {
+      const file = join(directory, 'cgroup.subtree_control');
+      const enabled = new Set(readCgroupFile(file).trim().split(' '));
+      const missing = [...this.#controllers].filter((controller) => !enabled.has(controller));
+      if (missing.length > 0) writeCgroupFile(file, missing.map((controller) => `+${controller}`).join(' '));
+    }
+  }
+
+  settings(group: string, limits: MachineLimits): CgroupSetting[] {
+    const directory = join(this.#mount, group);
+    const settings: CgroupSetting[] = [];
+    const set = (name: string, value: string) => settings.push({ file: join(directory, name), value });
+    if (this.#controllers.has('cpu')) set('cpu.max', `${cpuQuotaUsec(limits.cpus)} ${cpuPeriodUsec}`);
+    if (this.#controllers.has('memory')) {
+      set('memory.max', String(limits.memoryBytes));
+      set('memory.swap.max', '0');
+    }
+    if (this.#controllers.has('pids')) set('pids.max', String(limits.pids));
+    return settings;
+  }
+
+  change(group: string, limits: MachineLimits): void {
+    for (const { file, value } of this.settings(group, limits)) writeCgroupFile(file, value);
+  }
+
+  usage(group: string): Partial<MachineUsage> {
+    const directory = join(this.#mount, group);
+    const memory = this.#controllers.has('memory')
+      ? {
+          memoryBytes: Math.max(
+            0,
+            readCgroupNumber(join(directory, 'memory.current')) -
+              readCgroupNumber(join(directory, 'memory.stat'), 'inactive_file'),
+          ),
+          oomKills: readCgroupNumber(join(directory, 'memory.events'), 'oom_kill'),
+        }
+      : {};
+    const pids = this.#controllers.has('pids')
+      ? { pids: readCgroupNumber(join(directory, 'pids.current')) }
+      : {};
+    return { cpuUsec: readCgroupNumber(join(directory, 'cpu.stat'), 'usage_usec'), ...memory, ...pids };
+  }
+}
+
+export class FreezerV2 implements CgroupFreezer {
+  readonly #mount: string;
+
+  constructor(mount: string) {
+    this.#mount = mount;
+  }
+
+  async freeze(group: string): Promise<void> {
+    const directory = join(this.#mount, group);
+    writeCgroupFile(join(directory, 'cgroup.freeze'), '1');
+    try {
+      const events = join(directory, 'cgroup.events');
+      await until(`freezing ${group}`, deadlineMs, () => readCgroupNumber(events, 'frozen') === 1);
+    } catch (error) {
+      await this.thaw(group);
+      throw error;
+    }
+  }
+
+  async thaw(group: string): Promise<void> {
+    const directory = join(this.#mount, group);
+    if (readCgroupFile(join(directory, 'cgroup.freeze')) === '') return;
+    writeCgroupFile(join(directory, 'cgroup.freeze'), '0');
+    const events = join(directory, 'cgroup.events');
+    await until(`thawing ${group}`, deadlineMs, () => readCgroupNumber(events, 'frozen') === 0);
+  }
+
+  async kill(group: string): Promise<void> {
+    const directory = join(this.#mount, group);
+    const events = join(directory, 'cgroup.events');
+    if (readCgroupFile(events) === '') return;
+    // Takes all at once, those being born included; frozen processes die too.
+    writeCgroupFile(join(directory, 'cgroup.kill'), '1');
+    await until(`killing every process of ${group}`, deadlineMs, () => {
+      if (readCgroupNumber(events, 'populated') === 0) return true;
+      killListed(join(directory, 'cgroup.procs'));
+      return false;
+    });
+  }
+}

@@ -1,0 +1,101 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
+import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
+import type { Guest } from '../../guest/guest.ts';
+import { checkHostname, checkLimits } from './check-spec.ts';
+import type { Launcher } from './launcher.ts';
+import type { ProcessIdentity } from './process-identity.ts';
+
+/** What the agent may take beyond the grace that it was given. */
+const agentSlackMs = 2000;
+
+export interface ContainerParts {
+  readonly id: string;
+  readonly init: ProcessIdentity;
+  readonly guest: Guest;
+  readonly cgroup: SandboxCgroup;
+  readonly launcher: Launcher;
+  /** Called once, when no process is left: removes what remains of it on the host. */
+  readonly cleanUp: () => Promise<void>;
+}
+
+export class ContainerMachine implements Machine {
+  readonly id: string;
+  readonly pid: number;
+  readonly guest: Guest;
+  readonly exited: Promise<void>;
+  readonly #parts: ContainerParts;
+  readonly #gone = Promise.withResolvers<void>();
+  #lastUsage: MachineUsage | undefined;
+  #ended = false;
+
+  constructor(parts: ContainerParts) {
+    this.#parts = parts;
+    this.id = parts.id;
+    this.pid = parts.init.pid;
+    this.guest = parts.guest;
+    this.exited = this.#gone.promise;
+    // Whoever waits sees a failed clean-up; if nobody does it must not end the daemon.
+    this.exited.catch(() => {});
+  }
+
+  /** Told by the launcher. Everything of the sandbox is removed before `exited` settles, so it may be started again at once. */
+  onInitExit(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#finish().then(this.#gone.resolve, this.#gone.reject);
+  }
+
+  async freeze(): Promise<void> {
+    await this.#parts.cgroup.freeze();
+  }
+
+  async thaw(): Promise<void> {
+    await this.#parts.cgroup.thaw();
+  }
+
+  async setLimits(limits: MachineLimits): Promise<void> {
+    checkLimits(limits);
+    this.#parts.cgroup.setLimits(limits);
+  }
+
+  /** After the end: as it was last, so that a kill for memory can be told from others. */
+  async usage(): Promise<MachineUsage> {
+    return this.#lastUsage ?? this.#parts.cgroup.usage();
+  }
+
+  async setHostname(hostname: string): Promise<void> {
+    checkHostname(hostname);
+    await this.#parts.launcher.setHostname(this.#parts.init, hostname);
+  }
+
+  async stop(graceMs: number): Promise<void> {
+    if (!this.#ended) {
+      // One that stands still can neither hear nor end.
+      await this.thaw();
+      if (graceMs > 0) await this.#ask(graceMs);
+      if (!this.#ended) await this.#parts.cgroup.kill();
+    }
+    await this.exited;
+  }
+
+  async #ask(graceMs: number): Promise<void> {
+    const patience = new AbortController();
+    const asked = this.guest.shutdown(graceMs).then(
+      () => this.exited,
+      // An agent that cannot be asked any more is killed.
+      () => undefined,
+    );
+    const tired = sleep(graceMs + agentSlackMs, undefined, { signal: patience.signal }).catch(() => {});
+    await Promise.race([asked, this.exited, tired]);
+    patience.abort();
+  }
+
+  async #finish(): Promise<void> {
+    this.guest.close();
+    this.#lastUsage = { ...this.#parts.cgroup.usage(), pids: 0, memoryBytes: 0 };
+    await this.#parts.cgroup.kill();
+    await this.#parts.cgroup.remove();
+    await this.#parts.cleanUp();
+  }
+}

@@ -1,0 +1,174 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { CoppiceError } from '@coppice/protocol';
+import type { CgroupSetting } from '../../cgroups/cgroup-hierarchy.ts';
+import { encodeLaunchMessage, type LaunchFields, LaunchMessageReader } from './launch-message.ts';
+import type { ProcessIdentity } from './process-identity.ts';
+
+export interface LauncherOptions {
+  readonly program: string;
+  readonly agent: string;
+  readonly bubblewrap: string;
+  readonly v1Parents: readonly string[];
+  /** How many processes wait ready inside cgroups; of use with version 1 only. */
+  readonly standbys: number;
+}
+
+export interface LaunchRequest {
+  readonly id: string;
+  readonly runDir: string;
+  readonly imageDir: string;
+  readonly diskDir: string;
+  readonly workspaceDir: string | undefined;
+  readonly hostname: string;
+  readonly firstId: number;
+  readonly v2Directory: string | null;
+  readonly settings: readonly CgroupSetting[];
+}
+
+export interface Launched {
+  readonly init: ProcessIdentity;
+  /** What bubblewrap leaves beside the sandbox; of no use once the agent has answered. */
+  readonly monitor: ProcessIdentity;
+}
+
+interface Watched {
+  readonly identity: ProcessIdentity;
+  readonly onExit: () => void;
+}
+
+type Answer = PromiseWithResolvers<Map<string, string>>;
+
+/**
+ * The daemon's side of `coppice-launch serve`: one process for every start, since spawning one from here each time would cost
+ * more than the sandbox itself. Sandboxes do not depend on it: when it dies, the next request starts another.
+ */
+export class Launcher {
+  readonly #options: LauncherOptions;
+  readonly #pending = new Map<string, Answer>();
+  readonly #watched = new Map<number, Watched>();
+  #server: ChildProcessWithoutNullStreams | undefined;
+  #sequence = 0;
+  #closed = false;
+
+  constructor(options: LauncherOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the server ahead of the first request. */
+  warmUp(): void {
+    this.#ensureServer();
+  }
+
+  async start(request: LaunchRequest): Promise<Launched> {
+    const answer = await this.#ask('start', [
+      ['id', request.id],
+      ['run', request.runDir],
+      ['image', request.imageDir],
+      ['disk', request.diskDir],
+      ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
+      ['hostname', request.hostname],
+      ['base', String(request.firstId)],
+      ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
+      ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
+    ]);
+    return {
+      init: { pid: Number(answer.get('pid')), started: answer.get('started') ?? '' },
+      monitor: { pid: Number(answer.get('monitor')), started: answer.get('monitorStarted') ?? '' },
+    };
+  }
+
+  /** Calls back once when the process is gone, however long ago that was. */
+  async watch(identity: ProcessIdentity, onExit: () => void): Promise<void> {
+    this.#watched.set(identity.pid, { identity, onExit });
+    const answer = await this.#ask('watch', identityFields(identity));
+    if (answer.get('running') !== '1') this.#announce(identity.pid);
+  }
+
+  async endMonitor(monitor: ProcessIdentity, init: ProcessIdentity): Promise<void> {
+    await this.#ask('end-monitor', [...identityFields(monitor), ['of', String(init.pid)]]);
+  }
+
+  async setHostname(identity: ProcessIdentity, hostname: string): Promise<void> {
+    await this.#ask('hostname', [...identityFields(identity), ['hostname', hostname]]);
+  }
+
+  /** Sandboxes go on; nothing of the launcher is left when it returns. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#watched.clear();
+    const server = this.#server;
+    if (server === undefined) return;
+    const ended = new Promise<void>((resolve) => server.once('close', () => resolve()));
+    server.stdin.end();
+    await ended;
+  }
+
+  async #ask(verb: string, fields: LaunchFields): Promise<Map<string, string>> {
+    const server = this.#ensureServer();
+    const sequence = String(++this.#sequence);
+    const waiting: Answer = Promise.withResolvers();
+    this.#pending.set(sequence, waiting);
+    server.stdin.write(encodeLaunchMessage([['seq', sequence], ['verb', verb], ...fields]));
+    const answer = await waiting.promise;
+    const error = answer.get('error');
+    if (error !== undefined) throw new CoppiceError('internal', `the launcher could not ${verb}: ${error}`);
+    return answer;
+  }
+
+  #ensureServer(): ChildProcessWithoutNullStreams {
+    if (this.#closed) throw new CoppiceError('unavailable', 'the container driver is closed');
+    if (this.#server !== undefined) return this.#server;
+    const { program, agent, bubblewrap, standbys, v1Parents } = this.#options;
+    const args = ['serve', '--bwrap', bubblewrap, '--agent', agent, '--standbys', String(standbys)];
+    for (const parent of v1Parents) args.push('--v1', parent);
+    // A session of its own: an interrupt typed at the daemon's terminal is not meant for sandboxes.
+    const server = spawn(program, args, { detached: true, env: {}, stdio: 'pipe' });
+    this.#server = server;
+    const reader = new LaunchMessageReader();
+    let complaint = '';
+    server.stdout.on('data', (chunk: Buffer) => {
+      for (const message of reader.push(chunk)) this.#hear(message);
+    });
+    server.stderr.on('data', (chunk: Buffer) => {
+      complaint = (complaint + chunk.toString('utf8')).slice(-2000);
+    });
+    // A write to a server that has just died; its end is what is reported.
+    server.stdin.on('error', () => {});
+    server.on('error', (error) => this.#lose(server, `${program} could not be started: ${error.message}`));
+    server.on('close', () => this.#lose(server, `${program} ended unexpectedly. ${complaint}`.trim()));
+    return server;
+  }
+
+  #hear(message: Map<string, string>): void {
+    const exited = message.get('exited');
+    if (exited !== undefined) this.#announce(Number(exited));
+    const sequence = message.get('seq');
+    if (sequence === undefined) return;
+    this.#pending.get(sequence)?.resolve(message);
+    this.#pending.delete(sequence);
+  }
+
+  #announce(pid: number): void {
+    const watched = this.#watched.get(pid);
+    this.#watched.delete(pid);
+    watched?.onExit();
+  }
+
+  #lose(server: ChildProcessWithoutNullStreams, message: string): void {
+    if (this.#server !== server) return;
+    this.#server = undefined;
+    const failure = new CoppiceError('internal', message);
+    for (const waiting of this.#pending.values()) waiting.reject(failure);
+    this.#pending.clear();
+    if (this.#closed) return;
+    for (const { identity, onExit } of [...this.#watched.values()]) {
+      // A second server that dies at once is lost in turn and leads back here, so this is no dead end.
+      this.watch(identity, onExit).catch(() => {});
+    }
+  }
+}
+
+const identityFields = ({ pid, started }: ProcessIdentity): LaunchFields => [
+  ['pid', String(pid)],
+  ['started', started],
+];
