@@ -1,0 +1,57 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "relay.h"
+
+void enter_cgroups(const struct plan *plan) {
+  for (size_t i = 0; i < plan->cgroup_count; i++) {
+    int fd = open(plan->cgroup_files[i], O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1) die(plan->cgroup_files[i]);
+    close(fd);
+  }
+}
+
+/*
+ * runsc sets up its network from the namespace that it finds itself in. Releases of 2024 take any namespace that shows
+ * net.core.rmem_default for the host's own and refuse it; since Linux 6.14 every namespace shows it. So it is hidden,
+ * in mounts of our own. The caller has made sure that this is not the host's namespace.
+ */
+void enter_network(const char *netns) {
+  int fd = open(netns, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) < 0) die(netns);
+  close(fd);
+  if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) die("mounts of our own");
+  if (mount("none", "/proc/sys/net/core", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k") < 0) die("/proc/sys/net/core");
+}
+
+int run_command(char **command, struct pipes *pipes) {
+  int in[2], out[2];
+  if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0) die("pipe");
+  /* Large enough for some frames at once. */
+  fcntl(in[1], F_SETPIPE_SZ, 1 << 20);
+  fcntl(out[0], F_SETPIPE_SZ, 1 << 20);
+  pid_t pid = fork();
+  if (pid < 0) die("fork");
+  if (pid == 0) {
+    /* What it says on stderr goes where our own does: to who started us. */
+    if (dup2(in[0], 0) < 0 || dup2(out[1], 1) < 0) _exit(126);
+    execvp(command[0], command);
+    fprintf(stderr, "coppice-relay: %s: %s\n", command[0], strerror(errno));
+    _exit(127);
+  }
+  close(in[0]);
+  close(out[1]);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) die("waitpid");
+  *pipes = (struct pipes){.to_guest = in[1], .from_guest = out[0]};
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}

@@ -1,0 +1,114 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
+import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
+import type { Guest } from '../../guest/guest.ts';
+import { holdRelay } from './relay.ts';
+import type { Runsc } from './runsc.ts';
+import { sandboxLimits } from './sandbox-limits.ts';
+
+export interface GvisorMachineParts {
+  readonly id: string;
+  readonly pid: number;
+  readonly guest: Guest;
+  readonly runsc: Runsc;
+  readonly cgroup: SandboxCgroup;
+  readonly holdSocket: string;
+  readonly isAlive: () => boolean;
+  /** Removes what is left of it on this machine. */
+  readonly cleanUp: () => Promise<void>;
+}
+
+const lookAgainMs = 20;
+
+/** A sandbox in gVisor's kernel. */
+export class GvisorMachine implements Machine {
+  readonly id: string;
+  readonly pid: number;
+  readonly guest: Guest;
+  readonly exited: Promise<void>;
+  readonly #parts: GvisorMachineParts;
+
+  constructor(parts: GvisorMachineParts) {
+    this.id = parts.id;
+    this.pid = parts.pid;
+    this.guest = parts.guest;
+    this.#parts = parts;
+    this.exited = this.#waitForEnd();
+  }
+
+  freeze(): Promise<void> {
+    return this.#parts.cgroup.freeze();
+  }
+
+  thaw(): Promise<void> {
+    return this.#parts.cgroup.thaw();
+  }
+
+  async setLimits(limits: MachineLimits): Promise<void> {
+    this.#parts.cgroup.setLimits(sandboxLimits(limits));
+  }
+
+  async setHostname(hostname: string): Promise<void> {
+    await this.#parts.runsc.execAgent(this.id, ['--set-hostname', hostname]);
+  }
+
+  async usage(): Promise<MachineUsage> {
+    return this.#parts.cgroup.usage();
+  }
+
+  async stop(graceMs: number): Promise<void> {
+    if (graceMs > 0 && this.#parts.isAlive()) {
+      // One that does not answer is killed below.
+      await Promise.race([
+        this.guest.shutdown(graceMs).then(
+          () => this.exited,
+          () => {},
+        ),
+        this.exited,
+        sleep(graceMs + 1000, undefined, { ref: false }),
+      ]);
+    }
+    this.guest.close();
+    await this.#parts.cleanUp();
+  }
+
+  /**
+   * Everything inside stands still from before the memory is written until the disk is snapshotted. The relay is held
+   * first: a message that was half taken would be missing its other half in whatever is restored from here.
+   */
+  async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
+    const { runsc, holdSocket } = this.#parts;
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const hold = await holdRelay(holdSocket);
+    const startedMs = performance.now();
+    try {
+      await runsc.pause(this.id);
+      try {
+        await runsc.checkpoint(this.id, directory);
+        await frozen();
+      } finally {
+        await runsc.resume(this.id);
+      }
+    } finally {
+      hold.release();
+    }
+    return { pauseMs: performance.now() - startedMs };
+  }
+
+  async #waitForEnd(): Promise<void> {
+    await this.guest.closed;
+    while (this.#parts.isAlive()) await sleep(lookAgainMs, undefined, { ref: false });
+  }
+}
+
+/** Written beside the sandbox, for the daemon that finds it later. */
+export interface GvisorRecord {
+  readonly driver: 'gvisor';
+  readonly pid: number;
+  /** Tells this process from a later one with the same number. */
+  readonly startTicks: string;
+}
+
+export const writeRecord = (file: string, record: GvisorRecord): void =>
+  writeFileSync(file, JSON.stringify(record));

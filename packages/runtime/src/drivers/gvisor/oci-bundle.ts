@@ -1,0 +1,83 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { MachineSpec } from '../../driver.ts';
+
+/** Where the agent stands inside: on a filesystem of memory, so that nothing of it reaches the disk. */
+const agentInside = '/run/coppice-agent';
+
+/** What root inside may do; nothing that reaches past its own processes and files. */
+const capabilities = [
+  'CAP_CHOWN',
+  'CAP_DAC_OVERRIDE',
+  'CAP_FOWNER',
+  'CAP_FSETID',
+  'CAP_KILL',
+  'CAP_NET_BIND_SERVICE',
+  'CAP_SETFCAP',
+  'CAP_SETGID',
+  'CAP_SETPCAP',
+  'CAP_SETUID',
+  'CAP_SYS_CHROOT',
+];
+
+export interface BundlePaths {
+  readonly bundleDir: string;
+  readonly rootDir: string;
+  readonly agent: string;
+}
+
+/** Writes the OCI bundle that runsc starts or restores the sandbox from. */
+export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
+  const tmpfs = (destination: string, options: string[]) => ({
+    destination,
+    type: 'tmpfs',
+    source: 'tmpfs',
+    options: ['nosuid', 'nodev', ...options],
+  });
+  const bind = (destination: string, source: string, options: string[]) => ({
+    destination,
+    type: 'bind',
+    source,
+    options: ['bind', 'nosuid', 'nodev', ...options],
+  });
+  const config = {
+    ociVersion: '1.0.2',
+    process: {
+      terminal: false,
+      user: { uid: 0, gid: 0 },
+      args: [agentInside, '--stdio'],
+      env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
+      cwd: '/',
+      noNewPrivileges: true,
+      capabilities: {
+        bounding: capabilities,
+        effective: capabilities,
+        permitted: capabilities,
+        inheritable: [],
+        ambient: [],
+      },
+    },
+    root: { path: paths.rootDir },
+    hostname: spec.hostname,
+    mounts: [
+      { destination: '/proc', type: 'proc', source: 'proc' },
+      { destination: '/sys', type: 'sysfs', source: 'sysfs', options: ['nosuid', 'noexec', 'nodev', 'ro'] },
+      tmpfs('/dev', ['mode=755']),
+      tmpfs('/dev/shm', ['mode=1777']),
+      tmpfs('/run', ['mode=755']),
+      bind(agentInside, paths.agent, ['ro']),
+      ...(spec.workspaceDir === undefined ? [] : [bind('/workspace', spec.workspaceDir, ['rw'])]),
+    ],
+    linux: {
+      namespaces: [
+        { type: 'pid' },
+        { type: 'ipc' },
+        { type: 'uts' },
+        { type: 'mount' },
+        { type: 'network', path: spec.netns },
+      ],
+    },
+  };
+  mkdirSync(paths.bundleDir, { recursive: true, mode: 0o700 });
+  writeFileSync(join(paths.bundleDir, 'config.json'), JSON.stringify(config, null, 1));
+};

@@ -1,0 +1,74 @@
+import { runProgram } from '../../programs/run-program.ts';
+
+/** The commands of runsc for the sandboxes of one home. */
+export class Runsc {
+  readonly #program: string;
+  readonly #stateDir: string;
+  readonly #platform: string;
+
+  constructor(program: string, stateDir: string, platform: string) {
+    this.#program = program;
+    this.#stateDir = stateDir;
+    this.#platform = platform;
+  }
+
+  /** Starts what the bundle says; returns once PID 1 runs. */
+  runCommand(id: string, bundleDir: string, pidFile: string): string[] {
+    return this.#command('run', '--detach', '--bundle', bundleDir, '--pid-file', pidFile, id);
+  }
+
+  restoreCommand(id: string, bundleDir: string, pidFile: string, imageDir: string): string[] {
+    return this.#command(
+      'restore',
+      '--detach',
+      '--bundle',
+      bundleDir,
+      '--pid-file',
+      pidFile,
+      '--image-path',
+      imageDir,
+      id,
+    );
+  }
+
+  async pause(id: string): Promise<void> {
+    await runProgram(this.#command('pause', id));
+  }
+
+  async resume(id: string): Promise<void> {
+    await runProgram(this.#command('resume', id));
+  }
+
+  /** The sandbox goes on afterwards. Not compressed: that costs more time than it saves, and clones share plain pages. */
+  async checkpoint(id: string, imageDir: string): Promise<void> {
+    await runProgram(
+      this.#command('checkpoint', '--leave-running', '--compression=none', '--image-path', imageDir, id),
+    );
+  }
+
+  /** Kills and forgets it; a sandbox that is not known is no failure. */
+  async delete(id: string): Promise<void> {
+    await runProgram(this.#command('delete', '--force', id), { accept: [128] });
+  }
+
+  /** Runs the agent inside once more, with one more capability than anything else there has. */
+  async execAgent(id: string, args: readonly string[]): Promise<void> {
+    await runProgram(this.#command('exec', '--cap', 'CAP_SYS_ADMIN', id, '/run/coppice-agent', ...args));
+  }
+
+  #command(verb: string, ...args: string[]): [string, ...string[]] {
+    return [
+      this.#program,
+      '--root',
+      this.#stateDir,
+      `--platform=${this.#platform}`,
+      '--network=sandbox',
+      '--overlay2=none',
+      '--file-access=shared',
+      // The relay stands in the sandbox's cgroup already, and what it starts is born there.
+      '--ignore-cgroups',
+      verb,
+      ...args,
+    ];
+  }
+}
