@@ -56,6 +56,19 @@ export class Jobs {
     }
   }
 
+  /** What the log holds now, from a cursor on. */
+  async *history(
+    job: number,
+    { cursor: from = 0, signal }: { readonly cursor?: number } & CallOptions = {},
+  ): AsyncGenerator<OutputChunk, void, undefined> {
+    for (let cursor = from; ; ) {
+      const log = await this.read(job, { cursor, signal });
+      yield* chunksOf(log);
+      if (log.cursor === cursor) return;
+      cursor = log.cursor;
+    }
+  }
+
   /** How it ended, once it has. */
   async wait(job: number, options: CallOptions = {}): Promise<Exit> {
     let { log_bytes: cursor } = await this.get(job, options);
@@ -73,7 +86,7 @@ export class Jobs {
 }
 
 /** The bytes of a page of a log: text that is not UTF-8 comes with its bytes beside it. */
-export const chunksOf = (log: JobLogBody): OutputChunk[] =>
+const chunksOf = (log: JobLogBody): OutputChunk[] =>
   log.entries.map(({ stream, text, base64 }) => ({
     stream,
     data: base64 === null ? Buffer.from(text) : Buffer.from(base64, 'base64'),

@@ -39,26 +39,32 @@ export class Sandbox implements AsyncDisposable {
   readonly ports: Ports;
   readonly #caller: Caller;
   readonly #params: { readonly sandbox: string };
-  #info: SandboxInfo;
+  #info: SandboxInfo | undefined;
 
-  constructor(caller: Caller, info: SandboxInfo | CreatedSandbox) {
+  /** `ref`: its id, or a name that every call will look up. */
+  constructor(caller: Caller, ref: string, info?: SandboxInfo) {
     this.#caller = caller;
     this.#info = info;
-    this.id = info.id;
-    this.#params = { sandbox: info.id };
-    this.files = new Files(caller, info.id);
-    this.jobs = new Jobs(caller, info.id);
-    this.terminals = new Terminals(caller, info.id);
-    this.ports = new Ports(caller, info.id);
+    this.id = ref;
+    this.#params = { sandbox: ref };
+    this.files = new Files(caller, ref);
+    this.jobs = new Jobs(caller, ref);
+    this.terminals = new Terminals(caller, ref);
+    this.ports = new Ports(caller, ref);
   }
 
   get name(): string {
-    return this.#info.name;
+    return this.#info?.name ?? this.id;
   }
 
-  /** As the last call that answered with it saw it; `inspect()` looks again. */
-  get info(): SandboxInfo | SandboxDetail | CreatedSandbox {
+  /** As the last call that answered with it saw it; `inspect()` looks again. Nothing for a handle from `at()`. */
+  get info(): SandboxInfo | undefined {
     return this.#info;
+  }
+
+  /** Reaches this sandbox only; known to whoever created it. */
+  get token(): string | undefined {
+    return (this.#info as CreatedSandbox | undefined)?.token;
   }
 
   async inspect({ signal }: CallOptions = {}): Promise<SandboxDetail> {
@@ -147,6 +153,6 @@ export class Sandbox implements AsyncDisposable {
 
 export const forksOf = (caller: Caller, forked: RouteResult<'forkSandbox'>): Forks => ({
   snapshotId: forked.snapshot_id,
-  sandboxes: forked.forks.map((info) => new Sandbox(caller, info)),
+  sandboxes: forked.forks.map((info) => new Sandbox(caller, info.id, info)),
   failures: forked.failures,
 });

@@ -11,7 +11,8 @@ export class Sandboxes {
   }
 
   async create({ signal, ...body }: CreateOptions = {}): Promise<Sandbox> {
-    return new Sandbox(this.#caller, await this.#caller.call('createSandbox', { body, signal }));
+    const info = await this.#caller.call('createSandbox', { body, signal });
+    return new Sandbox(this.#caller, info.id, info);
   }
 
   async list({ signal, ...query }: RouteQuery<'listSandboxes'> & CallOptions = {}): Promise<SandboxInfo[]> {
@@ -20,9 +21,12 @@ export class Sandboxes {
 
   /** By id or name. */
   async get(ref: string, { signal }: CallOptions = {}): Promise<Sandbox> {
-    return new Sandbox(
-      this.#caller,
-      await this.#caller.call('getSandbox', { params: { sandbox: ref }, signal }),
-    );
+    const info = await this.#caller.call('getSandbox', { params: { sandbox: ref }, signal });
+    return new Sandbox(this.#caller, info.id, info);
+  }
+
+  /** A handle by id or name, without asking whether it is there: saves a round trip where one call is all. */
+  at(ref: string): Sandbox {
+    return new Sandbox(this.#caller, ref);
   }
 }

@@ -1,0 +1,29 @@
+import type { RouteBody } from '@coppice/protocol';
+import type { Command } from 'commander';
+import { collect } from './key-value.ts';
+import { collectPorts } from './number.ts';
+
+export interface NetworkOptions {
+  readonly internet?: boolean;
+  readonly interSandbox?: boolean;
+  readonly allowPort?: number[];
+  readonly allow?: string[];
+  readonly deny?: string[];
+}
+
+export const addNetworkOptions = (command: Command): Command =>
+  command
+    .option('--internet', 'let it reach the internet')
+    .option('--inter-sandbox', 'let it reach other sandboxes')
+    .option('--allow-port <port>', 'reach only these ports (repeatable)', collectPorts)
+    .option('--allow <address>', 'reach this address or block (repeatable)', collect)
+    .option('--deny <address>', 'never reach this address or block (repeatable)', collect);
+
+/** Only what was said on the command line. */
+export const networkPatch = (options: NetworkOptions): RouteBody<'setNetwork'> => ({
+  ...(options.internet === undefined ? {} : { allow_internet: options.internet }),
+  ...(options.interSandbox === undefined ? {} : { allow_inter_sandbox: options.interSandbox }),
+  ...(options.allowPort === undefined ? {} : { allowed_ports: options.allowPort }),
+  ...(options.allow === undefined ? {} : { allow: options.allow }),
+  ...(options.deny === undefined ? {} : { deny: options.deny }),
+});

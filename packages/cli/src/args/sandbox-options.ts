@@ -1,0 +1,71 @@
+import { resolve } from 'node:path';
+import type { RouteBody } from '@coppice/protocol';
+import { type Command, Option } from 'commander';
+import type { Cli } from '../cli.ts';
+import { parseDurationSeconds } from './duration.ts';
+import { collectEnv, collectLabels } from './key-value.ts';
+import { addNetworkOptions, type NetworkOptions, networkPatch } from './network-options.ts';
+import { parseNumber, parseWhole } from './number.ts';
+import { parseMegabytes } from './size.ts';
+
+export interface SandboxOptions extends NetworkOptions {
+  readonly image?: string;
+  readonly from?: string;
+  readonly driver?: 'container' | 'gvisor';
+  readonly cpus?: number;
+  readonly memory?: number;
+  readonly disk?: number;
+  readonly pids?: number;
+  readonly env?: Record<string, string>;
+  readonly label?: Record<string, string>;
+  readonly idleTimeout?: number;
+  readonly idleAction?: 'pause' | 'stop';
+  readonly maxLifetime?: number;
+  readonly workspace?: string;
+}
+
+/** What a new sandbox is like: the same for `create` and `run`. */
+export const addSandboxOptions = (command: Command, cli: Cli): Command =>
+  addNetworkOptions(
+    command
+      .option('-i, --image <image>', 'image to start from (default: host)')
+      .option('--from <snapshot>', 'grow it from a snapshot or checkpoint')
+      .addOption(new Option('--driver <driver>', 'what isolates it').choices(['container', 'gvisor']))
+      .option('--cpus <number>', 'processors it may use', parseNumber)
+      .option('-m, --memory <size>', 'memory, such as 512m or 2g', parseMegabytes)
+      .option('--disk <size>', 'disk, such as 10g', parseMegabytes)
+      .option('--pids <number>', 'processes and threads', parseWhole)
+      .option(
+        '-e, --env <key=value>',
+        'variable for every process in it (repeatable)',
+        collectEnv(cli.io.env),
+      )
+      .option('-l, --label <key=value>', 'label to find it by (repeatable)', collectLabels)
+      .option('--idle-timeout <time>', 'sleep after this long without use', parseDurationSeconds)
+      .addOption(new Option('--idle-action <action>', 'what sleep means').choices(['pause', 'stop']))
+      .option('--max-lifetime <time>', 'destroy it after this long', parseDurationSeconds)
+      .option('--workspace <dir>', 'worktree of this machine that becomes /workspace'),
+  );
+
+export const createBody = (name: string | undefined, options: SandboxOptions): RouteBody<'createSandbox'> => {
+  const { image, from, driver, cpus, memory, disk, pids, env, label } = options;
+  const network = networkPatch(options);
+  const body: RouteBody<'createSandbox'> = {
+    name,
+    image,
+    from,
+    driver,
+    cpus,
+    memory_mb: memory,
+    disk_mb: disk,
+    pids,
+    env,
+    labels: label,
+    network: Object.keys(network).length === 0 ? undefined : network,
+    idle_timeout_s: options.idleTimeout,
+    idle_action: options.idleAction,
+    max_lifetime_s: options.maxLifetime,
+    workspace: options.workspace === undefined ? undefined : resolve(options.workspace),
+  };
+  return body;
+};

@@ -1,0 +1,60 @@
+import { resolve } from 'node:path';
+import { Coppice, defaultHome } from '@coppice/sdk';
+import { JsonOutput } from './ui/json.ts';
+import type { Output } from './ui/output.ts';
+import { TextOutput } from './ui/text.ts';
+
+/** The outside world of a command. */
+export interface Io {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+export interface CommonOptions {
+  readonly json?: boolean;
+  readonly home?: string;
+}
+
+/** What every command works with. */
+export class Cli {
+  readonly io: Io;
+  /** Fires on Ctrl-C, so that a command ends what it began. */
+  readonly signal: AbortSignal;
+  exitCode = 0;
+  #out: Output;
+  #givenHome: string | undefined;
+  #coppice: Coppice | undefined;
+
+  constructor(io: Io, signal: AbortSignal) {
+    this.io = io;
+    this.signal = signal;
+    this.#out = new TextOutput(io);
+  }
+
+  configure({ json, home }: CommonOptions): void {
+    if (json) this.#out = new JsonOutput(this.io.stdout);
+    if (home !== undefined) this.#givenHome = resolve(home);
+  }
+
+  get out(): Output {
+    return this.#out;
+  }
+
+  get home(): string {
+    return this.#givenHome ?? resolve(this.io.env.COPPICE_HOME || defaultHome);
+  }
+
+  get coppice(): Coppice {
+    this.#coppice ??= new Coppice(
+      this.#givenHome === undefined ? {} : { home: this.#givenHome },
+      this.io.env,
+    );
+    return this.#coppice;
+  }
+
+  close(): void {
+    this.#coppice?.close();
+  }
+}

@@ -1,0 +1,97 @@
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Image } from '@coppice/protocol';
+import { CoppiceError } from '@coppice/protocol/errors';
+import type { Cli } from '../cli.ts';
+import { formatAge, formatBytes } from '../ui/format.ts';
+import { facts, table } from '../ui/table.ts';
+import { type DefineCommand, examples, verb } from '../verb.ts';
+
+const listImages = async (cli: Cli): Promise<void> => {
+  const images = await cli.coppice.images.list({ signal: cli.signal });
+  const rows = images.map((image) => [
+    image.name,
+    image.source,
+    formatBytes(image.size_bytes),
+    String(image.used_by.length),
+    formatAge(image.created_at, Date.now()),
+  ]);
+  cli.out.result(images, () =>
+    table(
+      ['NAME', 'SOURCE', 'SIZE', 'USED BY', 'MADE'],
+      rows,
+      'No images yet: `host` is made when it is first used.',
+    ),
+  );
+};
+
+/** A directory is read by the daemon; an archive is sent to it. */
+const importImage = async (cli: Cli, path: string, name: string): Promise<Image> => {
+  const { size: total, ...found } = await stat(path);
+  const { signal } = cli;
+  if ((found.mode & 0o170000) === 0o040000) {
+    return cli.out.during(`importing ${path}`, () =>
+      cli.coppice.images.make({ name, source: resolve(path), signal }),
+    );
+  }
+  return cli.out.during(`importing ${path}`, (progress) => {
+    let done = 0;
+    const archive = createReadStream(path).on('data', (chunk) => {
+      done += chunk.length;
+      progress.update({ done, total });
+    });
+    return cli.coppice.images.import(name, archive, { sizeBytes: total, signal });
+  });
+};
+
+const made = (image: Image): string => `${image.name}  ${formatBytes(image.size_bytes)}  ${image.id}`;
+
+export const define: DefineCommand = (program, cli) => {
+  const images = verb(program, 'images', 'List, make and remove images').action(() => listImages(cli));
+  verb(images, 'ls', 'List images').action(() => listImages(cli));
+  verb(images, 'import', 'Make an image from a directory, or a tar (plain, gz, zst)')
+    .argument('<path>', 'directory or archive of this machine')
+    .argument('<name>', 'name of the image')
+    .action(async (path: string, name: string) => {
+      const image = await importImage(cli, path, name);
+      cli.out.result(image, () => made(image));
+    });
+  verb(images, 'build', 'Make an image from this machine or from a Debian suite')
+    .argument('<source>', 'host, or debian:<suite>')
+    .argument('[name]', 'name of the image (default: its source)')
+    .addHelpText('after', examples('coppice images build debian:bookworm'))
+    .action(async (source: string, name: string | undefined) => {
+      if (source !== 'host' && !/^debian:[a-z]{2,20}$/.test(source)) {
+        throw new CoppiceError('invalid_argument', `${source} is neither \`host\` nor \`debian:<suite>\``, {
+          hint: 'For a directory or an archive: coppice images import PATH NAME',
+        });
+      }
+      const image = await cli.out.during(`building ${source}`, () =>
+        cli.coppice.images.make({ source, name, signal: cli.signal }),
+      );
+      cli.out.result(image, () => made(image));
+    });
+  verb(images, 'inspect', 'Show everything about an image')
+    .argument('<image>', 'name or id')
+    .action(async (ref: string) => {
+      const image = await cli.coppice.images.get(ref, { signal: cli.signal });
+      cli.out.result(image, () =>
+        facts([
+          ['name', image.name],
+          ['id', image.id],
+          ['source', image.source],
+          ['size', formatBytes(image.size_bytes)],
+          ['digest', image.digest],
+          ['made', image.created_at],
+          ['used by', image.used_by.join(', ') || 'nothing'],
+        ]),
+      );
+    });
+  verb(images, 'rm', 'Remove images that nothing uses')
+    .argument('<image...>', 'names or ids')
+    .action(async (refs: string[]) => {
+      for (const ref of refs) await cli.coppice.images.remove(ref, { signal: cli.signal });
+      cli.out.result({ removed: refs }, () => refs.map((ref) => `removed ${ref}`).join('\n'));
+    });
+};

@@ -1,0 +1,54 @@
+import type { SandboxDetail } from '@coppice/protocol';
+import { formatAge, formatBytes, formatDuration } from '../ui/format.ts';
+import { describeNetwork } from '../ui/network.ts';
+import { facts } from '../ui/table.ts';
+import { type DefineCommand, verb } from '../verb.ts';
+
+const none = (text: string): string => (text === '' ? 'none' : text);
+
+const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
+  const { usage } = sandbox;
+  const labels = Object.entries(sandbox.labels).map(([key, value]) =>
+    value === '' ? key : `${key}=${value}`,
+  );
+  return [
+    ['name', sandbox.name],
+    ['id', sandbox.id],
+    ['state', sandbox.failure === null ? sandbox.state : `${sandbox.state}: ${sandbox.failure}`],
+    ['image', sandbox.image],
+    ['driver', sandbox.driver],
+    ['created', formatAge(sandbox.created_at, nowMs)],
+    ['hostname', sandbox.hostname],
+    ['address', sandbox.address ?? 'none'],
+    ['network', describeNetwork(sandbox.network)],
+    ['ports', none(sandbox.forwards.map((forward) => `${forward.url} -> ${forward.guest_port}`).join(', '))],
+    ['cpus', String(sandbox.cpus)],
+    ['memory', `${usage ? `${formatBytes(usage.memory_bytes)} of ` : ''}${sandbox.memory_mb} MiB`],
+    ['disk', `${usage ? `${formatBytes(usage.disk_referenced_bytes)} of ` : ''}${sandbox.disk_mb} MiB`],
+    ['processes', `${usage ? `${usage.pids} of ` : ''}${sandbox.pids}`],
+    ['out of memory', usage && usage.oom_kills > 0 ? `${usage.oom_kills} kills` : 'never'],
+    ['variables', none(sandbox.env_names.join(', '))],
+    ['labels', none(labels.join(', '))],
+    ['workspace', sandbox.workspace ?? 'none'],
+    ['grown from', sandbox.parent?.snapshot_id ?? 'its image'],
+    [
+      'when idle',
+      sandbox.idle_timeout_s === null
+        ? 'keeps running'
+        : `${sandbox.idle_action} after ${formatDuration(sandbox.idle_timeout_s)}`,
+    ],
+    [
+      'lifetime',
+      sandbox.max_lifetime_s === null ? 'no end' : `at most ${formatDuration(sandbox.max_lifetime_s)}`,
+    ],
+  ];
+};
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'info', 'Show everything about a sandbox')
+    .argument('<sandbox>', 'name or id')
+    .action(async (ref: string) => {
+      const detail = await cli.coppice.sandboxes.at(ref).inspect({ signal: cli.signal });
+      cli.out.result(detail, () => facts(rows(detail, Date.now())));
+    });
+};

@@ -1,0 +1,55 @@
+import type { SandboxState } from '@coppice/protocol';
+import { Option } from 'commander';
+import { collect } from '../args/key-value.ts';
+import { formatAge } from '../ui/format.ts';
+import { table } from '../ui/table.ts';
+import { type DefineCommand, verb } from '../verb.ts';
+
+interface Options {
+  readonly state?: SandboxState;
+  readonly label?: string[];
+  readonly image?: string;
+  readonly parent?: string;
+  readonly quiet?: boolean;
+}
+
+const states = ['creating', 'running', 'stopped', 'paused', 'failed', 'destroying'];
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'ls', 'List sandboxes')
+    .addOption(new Option('--state <state>', 'only in this state').choices(states))
+    .option('-l, --label <key=value>', 'only with this label (repeatable)', collect)
+    .option('--image <image>', 'only from this image')
+    .option('--parent <ref>', 'only grown from this snapshot or sandbox')
+    .option('-q, --quiet', 'only the names')
+    .action(async ({ state, label, image, parent, quiet }: Options) => {
+      const sandboxes = await cli.coppice.sandboxes.list({
+        state,
+        label: label?.join(','),
+        image,
+        parent,
+        signal: cli.signal,
+      });
+      cli.out.result(sandboxes, () => {
+        if (quiet) return sandboxes.map(({ name }) => name).join('\n');
+        const rows = sandboxes.map((sandbox) => [
+          sandbox.name,
+          sandbox.state,
+          sandbox.image,
+          sandbox.driver,
+          `${sandbox.memory_mb} MiB`,
+          sandbox.network.allow_internet
+            ? 'internet'
+            : sandbox.network.allow_inter_sandbox
+              ? 'sandboxes'
+              : 'none',
+          formatAge(sandbox.created_at, Date.now()),
+        ]);
+        return table(
+          ['NAME', 'STATE', 'IMAGE', 'DRIVER', 'MEMORY', 'NETWORK', 'CREATED'],
+          rows,
+          'No sandboxes. Make one with `coppice create`.',
+        );
+      });
+    });
+};

@@ -1,0 +1,61 @@
+import type { Merged } from '@coppice/protocol';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { Option } from 'commander';
+import { changeLine } from '../ui/changes.ts';
+import { printable } from '../ui/format.ts';
+import { type DefineCommand, examples, verb } from '../verb.ts';
+
+interface Options {
+  readonly prefer?: 'ours' | 'theirs';
+  readonly dryRun?: boolean;
+}
+type Conflicts = Merged['conflicts'];
+
+const conflictLines = (conflicts: Conflicts): string[] =>
+  conflicts.map(({ path, ours, theirs }) => `C ${printable(path)} (here ${ours}, there ${theirs})`);
+
+/** The error of a merge with the paths and the next command, by the names that were typed. */
+const withPaths = (error: unknown, from: string, into: string): unknown => {
+  if (!(error instanceof CoppiceError) || error.code !== 'conflict') return error;
+  const conflicts = (error.details?.conflicts ?? []) as Conflicts;
+  const [first] = conflicts;
+  return new CoppiceError('conflict', [error.message, ...conflictLines(conflicts)].join('\n'), {
+    hint: `Look with \`coppice diff ${into} ${from}${first ? ` ${first.path}` : ''}\`, then choose a side: \`coppice merge ${from} ${into} --prefer ours\` keeps ${into}, \`--prefer theirs\` takes ${from}.`,
+    ...(error.details === undefined ? {} : { details: error.details }),
+    cause: error,
+  });
+};
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'merge', 'Bring what changed in a fork into another sandbox; conflicts stop it whole')
+    .argument('<from>', 'the fork')
+    .argument('<into>', 'the sandbox that gets the changes')
+    .addOption(new Option('--prefer <side>', 'who wins where both changed').choices(['ours', 'theirs']))
+    .option('--dry-run', 'say what would be written, and write nothing')
+    .addHelpText('after', examples('coppice merge try dev --dry-run', 'coppice merge try dev'))
+    .action(async (from: string, into: string, { prefer, dryRun }: Options) => {
+      const merged = await cli.out
+        .during('merging', () =>
+          cli.coppice.sandboxes.at(into).merge(from, {
+            ...(prefer === undefined ? {} : { prefer }),
+            ...(dryRun === undefined ? {} : { dry_run: dryRun }),
+            signal: cli.signal,
+          }),
+        )
+        .catch((error: unknown) => {
+          throw withPaths(error, from, into);
+        });
+      cli.out.result(merged, () => {
+        const done = merged.applied
+          ? `merged ${merged.changes.length} changes of ${from} into ${into}`
+          : `${merged.changes.length} changes of ${from} would go into ${into}`;
+        const undo =
+          merged.undo_snapshot_id === null
+            ? []
+            : [`undo: coppice restore ${into} ${merged.undo_snapshot_id}`];
+        return [...merged.changes.map(changeLine), ...conflictLines(merged.conflicts), done, ...undo].join(
+          '\n',
+        );
+      });
+    });
+};

@@ -1,0 +1,31 @@
+import { addNetworkOptions, type NetworkOptions, networkPatch } from '../args/network-options.ts';
+import { describeNetwork } from '../ui/network.ts';
+import { type DefineCommand, examples, verb } from '../verb.ts';
+
+const nothing = {
+  allow_internet: false,
+  allow_inter_sandbox: false,
+  allowed_ports: [],
+  allow: [],
+  deny: [],
+};
+
+export const define: DefineCommand = (program, cli) => {
+  addNetworkOptions(verb(program, 'net', 'Show or change what a sandbox may reach, also while it runs'))
+    .argument('<sandbox>', 'name or id')
+    .option('--no-internet', 'keep it from the internet')
+    .option('--no-inter-sandbox', 'keep it from other sandboxes')
+    .option('--none', 'first forget all that was allowed or denied')
+    .addHelpText('after', examples('coppice net dev --internet --allow-port 443', 'coppice net dev --none'))
+    .action(async (ref: string, options: NetworkOptions & { readonly none?: boolean }) => {
+      const sandbox = cli.coppice.sandboxes.at(ref);
+      const { signal } = cli;
+      const patch = { ...(options.none ? nothing : {}), ...networkPatch(options) };
+      const changed = Object.keys(patch).length > 0;
+      const info = changed
+        ? (await sandbox.setNetwork(patch, { signal })).info
+        : await sandbox.inspect({ signal });
+      if (info === undefined) return;
+      cli.out.result(info.network, () => `${info.name}: ${describeNetwork(info.network)}`);
+    });
+};

@@ -1,0 +1,15 @@
+import { type DefineCommand, verb } from '../verb.ts';
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'resume', 'Go on where a paused sandbox was')
+    .argument('<sandbox...>', 'names or ids')
+    .action(async (refs: string[]) => {
+      const sandboxes = await cli.out.during('resuming', () =>
+        Promise.all(refs.map((ref) => cli.coppice.sandboxes.at(ref).resume({ signal: cli.signal }))),
+      );
+      cli.out.result(
+        sandboxes.map(({ info }) => info),
+        () => sandboxes.map(({ name }) => `resumed ${name}`).join('\n'),
+      );
+    });
+};

@@ -1,0 +1,31 @@
+import { type DefineCommand, examples, verb } from '../verb.ts';
+
+const isSnapshot = (ref: string): boolean => /^sn_[0-9a-z]{26}$/.test(ref) || ref.includes(':');
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'rm', 'Destroy sandboxes with their disks, or delete snapshots')
+    .argument('<ref...>', 'sandboxes by name or id; snapshots by id or as sandbox:snapshot')
+    .addHelpText(
+      'after',
+      examples('coppice rm dev', 'coppice rm dev:baseline', 'coppice rm $(coppice ls -q)'),
+    )
+    .action(async (refs: string[]) => {
+      const removed: string[] = [];
+      await cli.out.during('removing', async () => {
+        const results = await Promise.allSettled(
+          refs.map(async (ref) => {
+            const { signal } = cli;
+            if (isSnapshot(ref)) await cli.coppice.snapshots.delete(ref, { signal });
+            else await cli.coppice.sandboxes.at(ref).destroy({ signal });
+            removed.push(ref);
+          }),
+        );
+        const failed = results.find((result) => result.status === 'rejected');
+        if (failed !== undefined) {
+          if (removed.length > 0) cli.out.note(`removed ${removed.join(', ')}`);
+          throw failed.reason;
+        }
+      });
+      cli.out.result({ removed: refs }, () => refs.map((ref) => `removed ${ref}`).join('\n'));
+    });
+};

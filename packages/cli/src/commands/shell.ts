@@ -1,0 +1,47 @@
+import { parseWhole } from '../args/number.ts';
+import { addProcessOptions, commandLine, type ProcessFlags, processFields } from '../args/process-options.ts';
+import { detachKeyName, terminalSize, useTerminal } from '../process/use-terminal.ts';
+import { formatCommand } from '../ui/format.ts';
+import { table } from '../ui/table.ts';
+import { type DefineCommand, examples, verb } from '../verb.ts';
+
+interface Options extends ProcessFlags {
+  readonly attach?: number;
+  readonly list?: boolean;
+}
+
+export const define: DefineCommand = (program, cli) => {
+  addProcessOptions(
+    verb(program, 'shell', `Open a shell in a sandbox; ${detachKeyName} leaves it running`),
+    cli,
+  )
+    .argument('<sandbox>', 'name or id')
+    .argument('[command...]', 'instead of the login shell')
+    .option('-a, --attach <number>', 'come back to this terminal', parseWhole)
+    .option('--list', 'list the terminals of the sandbox')
+    .addHelpText('after', examples('coppice shell dev', 'coppice shell dev --attach 1'))
+    .action(async (ref: string, words: string[], options: Options) => {
+      const sandbox = cli.coppice.sandboxes.at(ref);
+      if (options.list) {
+        const terminals = await sandbox.terminals.list({ signal: cli.signal });
+        const rows = terminals.map((terminal) => [
+          String(terminal.id),
+          terminal.running ? 'running' : 'ended',
+          formatCommand(terminal.command),
+        ]);
+        cli.out.result(terminals, () => table(['NUMBER', 'STATE', 'COMMAND'], rows, 'No terminals.'));
+        return;
+      }
+      const fields = processFields(options);
+      const opened =
+        options.attach ??
+        (
+          await sandbox.terminals.open({
+            ...(words.length === 0 ? {} : { command: commandLine(words) }),
+            ...terminalSize(cli.io.stdout),
+            ...fields,
+          })
+        ).id;
+      cli.exitCode = await useTerminal(cli, sandbox, opened);
+    });
+};

@@ -1,0 +1,30 @@
+import { formatAge, formatBytes, formatSize } from '../ui/format.ts';
+import { table } from '../ui/table.ts';
+import { type DefineCommand, verb } from '../verb.ts';
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'snapshots', 'List snapshots, of one sandbox or of all')
+    .argument('[sandbox]', 'name or id')
+    .action(async (ref: string | undefined) => {
+      const { signal } = cli;
+      const snapshots =
+        ref === undefined
+          ? await cli.coppice.snapshots.list({ signal })
+          : await cli.coppice.sandboxes.at(ref).snapshots({ signal });
+      const rows = snapshots.map((snapshot) => [
+        snapshot.name,
+        snapshot.sandbox_name,
+        snapshot.has_memory ? `with memory (${formatBytes(snapshot.memory_bytes ?? 0)})` : 'files',
+        formatSize(snapshot.referenced_bytes),
+        formatSize(snapshot.used_bytes),
+        formatAge(snapshot.created_at, Date.now()),
+        snapshot.tags.join(','),
+        snapshot.id,
+        snapshot.note,
+      ]);
+      const heads = ['NAME', 'SANDBOX', 'KEEPS', 'SIZE', 'OWN', 'TAKEN', 'TAGS', 'ID', 'NOTE'];
+      cli.out.result(snapshots, () =>
+        table(heads, rows, 'No snapshots. Take one with `coppice snapshot SANDBOX`.'),
+      );
+    });
+};

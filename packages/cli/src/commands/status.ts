@@ -1,0 +1,32 @@
+import { errorKinds } from '@coppice/protocol/errors';
+import { findRunningDaemon } from '../daemon/running-daemon.ts';
+import { formatDuration } from '../ui/format.ts';
+import { facts } from '../ui/table.ts';
+import { type DefineCommand, verb } from '../verb.ts';
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'status', 'Say whether the daemon runs; the exit code says it too').action(async () => {
+    const running = await findRunningDaemon(cli.home);
+    if (running === undefined) {
+      cli.exitCode = errorKinds.unavailable.exitCode;
+      cli.out.result(
+        { running: false, home: cli.home },
+        () => `The daemon of ${cli.home} is not running. Start it with \`coppice up --detach\`.`,
+      );
+      return;
+    }
+    const { pid, url, socket, health } = running;
+    cli.out.result({ running: true, home: cli.home, pid, url, socket, ...health }, () =>
+      facts([
+        ['daemon', `running, ${health.status}`],
+        ['version', health.version],
+        ['address', url],
+        ['socket', socket ?? 'none'],
+        ['process', String(pid)],
+        ['up for', formatDuration(health.uptime_s)],
+        ['sandboxes', String(health.sandboxes)],
+        ['home', cli.home],
+      ]),
+    );
+  });
+};

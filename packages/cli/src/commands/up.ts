@@ -1,0 +1,70 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import type { Cli } from '../cli.ts';
+import { daemonFailure } from '../daemon/daemon-failure.ts';
+import { findDaemonProgram } from '../daemon/daemon-program.ts';
+import { findRunningDaemon, type RunningDaemon } from '../daemon/running-daemon.ts';
+import { startDetached, untilAnswers } from '../daemon/start-daemon.ts';
+import { logLine } from '../ui/log-line.ts';
+import { type DefineCommand, verb } from '../verb.ts';
+
+const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
+  const { pid, url, socket, health } = running;
+  const other = cli.io.env.COPPICE_HOME === undefined && cli.home !== '/var/lib/coppice';
+  cli.out.result(
+    { already_running: already, home: cli.home, pid, url, socket, version: health.version },
+    () =>
+      [
+        `Coppice ${health.version} ${already ? 'runs already' : 'is up'}: ${url}  (process ${pid}, data in ${cli.home})`,
+        'Try next:',
+        ...(other ? [`  export COPPICE_HOME=${cli.home}`] : []),
+        '  coppice demo                      half a minute of what it can do',
+        '  coppice create dev                a sandbox of your own',
+        '  coppice exec dev -- uname -a      run something in it',
+        `  ${url}/docs        the HTTP API`,
+      ].join('\n'),
+  );
+};
+
+/** Runs the daemon until Ctrl-C, showing its log. Sandboxes go on afterwards. */
+const stayInFront = async (cli: Cli): Promise<void> => {
+  const child = spawn(process.execPath, [findDaemonProgram(), '--home', cli.home, '--foreground'], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    // In a group of its own, Ctrl-C of the terminal reaches it once: from here.
+    detached: true,
+  });
+  const said: string[] = [];
+  const lines = createInterface({ input: child.stderr });
+  lines.on('line', (line) => {
+    said.push(line);
+    if (said.length > 100) said.shift();
+    if (line.startsWith('{')) cli.out.note(logLine(line));
+  });
+  const stop = (): void => {
+    child.kill('SIGTERM');
+  };
+  const exited = once(child, 'exit');
+  cli.signal.addEventListener('abort', stop, { once: true });
+  const running = await untilAnswers(child, cli.home, () => said.join('\n'), cli.signal);
+  report(cli, running, false);
+  cli.out.note('Ctrl-C stops the daemon; sandboxes go on, and the next `coppice up` finds them.');
+  const [code] = (await exited) as [number | null];
+  if (code !== 0) throw daemonFailure(code, said.join('\n'));
+};
+
+export const define: DefineCommand = (program, cli) => {
+  verb(program, 'up', 'Start the daemon')
+    .option('-d, --detach', 'leave it running in the background')
+    .action(async ({ detach }: { readonly detach?: boolean }) => {
+      const running = await findRunningDaemon(cli.home);
+      if (running !== undefined) report(cli, running, true);
+      else if (detach) {
+        report(
+          cli,
+          await cli.out.during('starting the daemon', () => startDetached(cli.home, cli.signal)),
+          false,
+        );
+      } else await stayInFront(cli);
+    });
+};

@@ -1,0 +1,38 @@
+import { CoppiceError, errorKinds } from '@coppice/protocol/errors';
+import { printable } from './ui/format.ts';
+
+interface Failure {
+  readonly text: string;
+  readonly json: unknown;
+  readonly exitCode: number;
+}
+
+/** Every failure of every command ends here: what is said, and the exit code. */
+export const describeError = (error: unknown): Failure => {
+  const known = toCoppiceError(error);
+  const { code, message, hint, details } = known;
+  const unexpected = code === 'internal' && known.cause instanceof Error ? `\n${known.cause.stack}` : '';
+  return {
+    text: `error: ${printable(message)}\nhint: ${printable(hint)}${unexpected}`,
+    json: { error: { code, message, hint, ...(details === undefined ? {} : { details }) } },
+    exitCode: errorKinds[code].exitCode,
+  };
+};
+
+const toCoppiceError = (error: unknown): CoppiceError => {
+  if (error instanceof CoppiceError) return error;
+  const { code, path, message } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT' && path !== undefined) {
+    return new CoppiceError('not_found', `${path} does not exist`, { hint: 'Check the path.', cause: error });
+  }
+  if ((code === 'EACCES' || code === 'EPERM') && path !== undefined) {
+    return new CoppiceError('forbidden', `${path}: permission denied`, {
+      hint: 'Run as a user who may, or choose another path.',
+      cause: error,
+    });
+  }
+  if (code === 'ENOSPC') return new CoppiceError('no_space', `no space left: ${message}`, { cause: error });
+  if ((error as Error).name === 'AbortError')
+    return new CoppiceError('cancelled', 'interrupted', { cause: error });
+  return new CoppiceError('internal', message ?? String(error), { cause: error });
+};

@@ -1,0 +1,2 @@
+export { Cli } from './cli.ts';
+export { buildProgram } from './program.ts';

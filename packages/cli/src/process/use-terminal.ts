@@ -1,0 +1,54 @@
+import { once } from 'node:events';
+import type { Sandbox } from '@coppice/sdk';
+import type { Cli } from '../cli.ts';
+import { exitCodeOf } from '../exit-code.ts';
+
+const detachKey = 0x1d;
+export const detachKeyName = 'Ctrl-]';
+
+/** Joins this terminal with one of a sandbox until its program ends or the detach key is typed; returns the exit code. */
+export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number): Promise<number> => {
+  const { stdin, stdout } = cli.io;
+  const session = await sandbox.terminals.attach(terminal);
+  let detached = false;
+  const type = (chunk: Buffer): void => {
+    const at = chunk.indexOf(detachKey);
+    const typed = at < 0 ? chunk : chunk.subarray(0, at);
+    // What is typed after the program has ended reaches nobody.
+    if (typed.length > 0) session.write(typed).catch(() => undefined);
+    if (at >= 0) {
+      detached = true;
+      session.detach();
+    }
+  };
+  const resize = (): void => {
+    session.resize(stdout.columns, stdout.rows).catch(() => undefined);
+  };
+  if (stdout.isTTY) {
+    resize();
+    stdout.on('resize', resize);
+  }
+  if (stdin.isTTY) stdin.setRawMode(true);
+  stdin.on('data', type);
+  try {
+    for await (const data of session) if (!stdout.write(data)) await once(stdout, 'drain');
+  } finally {
+    stdin.off('data', type);
+    stdin.pause();
+    if (stdin.isTTY) stdin.setRawMode(false);
+    stdout.off('resize', resize);
+    session.detach();
+  }
+  if (detached) {
+    cli.out.note(
+      `\nleft terminal ${terminal}; come back with \`coppice shell ${sandbox.name} --attach ${terminal}\``,
+    );
+    return 0;
+  }
+  return session.exit === undefined ? 0 : exitCodeOf(session.exit);
+};
+
+export const terminalSize = (stdout: NodeJS.WriteStream): { cols: number; rows: number } => ({
+  cols: stdout.columns || 80,
+  rows: stdout.rows || 24,
+});

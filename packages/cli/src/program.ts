@@ -1,0 +1,65 @@
+import { CoppiceError } from '@coppice/protocol/errors';
+import { Command, CommanderError, Option } from 'commander';
+import type { Cli, CommonOptions } from './cli.ts';
+import { commands, isCommandName } from './commands/registry.ts';
+import { version } from './version.ts';
+
+/** The program with the named commands; without names, with all of them. */
+export const buildProgram = async (cli: Cli, names = Object.keys(commands)): Promise<Command> => {
+  const program = new Command('coppice')
+    .description('Sandboxes that can be snapshotted, restored, forked, compared and merged')
+    .version(version, '-V, --version', 'show the version')
+    .helpOption('-h, --help', 'show this help')
+    .helpCommand(false)
+    .addOption(new Option('--json').hideHelp())
+    .addOption(new Option('--home <dir>').hideHelp())
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => cli.io.stdout.write(text),
+      // What is wrong is said once, where every error is.
+      writeErr: () => undefined,
+      outputError: () => undefined,
+    });
+  for (const name of names) {
+    if (isCommandName(name)) (await commands[name]()).define(program, cli);
+  }
+  program.hook('preAction', (_program, action) => cli.configure(action.optsWithGlobals<CommonOptions>()));
+  return program;
+};
+
+/** Runs a command line, without the name of the program in front. */
+export const runProgram = async (cli: Cli, argv: readonly string[]): Promise<void> => {
+  const first = argv[verbIndex(argv)];
+  const known = isCommandName(first);
+  const program = await buildProgram(cli, known ? [first] : undefined);
+  if (first === undefined) {
+    cli.io.stdout.write(program.helpInformation());
+    return;
+  }
+  try {
+    await program.parseAsync(argv, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    if (error.exitCode === 0) return;
+    const words = program.commands[0]?.commands.map((command) => command.name()) ?? [];
+    throw error.code === 'commander.help'
+      ? new CoppiceError('invalid_argument', `coppice ${first} needs one of: ${words.join(', ')}`)
+      : usageError(error, known ? first : undefined);
+  }
+};
+
+/** Options that every command takes may also stand before it. */
+const verbIndex = (argv: readonly string[]): number => {
+  let index = 0;
+  while (argv[index] === '--json' || argv[index]?.startsWith('--home'))
+    index += argv[index] === '--home' ? 2 : 1;
+  return index;
+};
+
+const usageError = (error: CommanderError, command: string | undefined): CoppiceError => {
+  const [message = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
+  const help = `coppice ${command === undefined ? '' : `${command} `}--help`;
+  const hint = suggestion ? `${suggestion.replace(/^\(|\)$/g, '')} See \`${help}\`.` : `See \`${help}\`.`;
+  return new CoppiceError('invalid_argument', message, { hint, cause: error });
+};

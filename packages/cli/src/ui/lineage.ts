@@ -1,0 +1,45 @@
+import type { LineageNode } from '@coppice/protocol';
+import { formatBytes, printable } from './format.ts';
+import type { Style } from './output.ts';
+
+type Paint = (style: Style, text: string) => string;
+
+const signs = { image: '◆', sandbox: '●', snapshot: '○' } as const;
+const stateStyles: Readonly<Record<string, Style>> = {
+  running: 'green',
+  paused: 'cyan',
+  failed: 'red',
+  stopped: 'yellow',
+};
+
+const label = (node: LineageNode, paint: Paint): string => {
+  const size = node.referenced_bytes === null ? '' : `  ${formatBytes(node.referenced_bytes)}`;
+  const own =
+    node.used_bytes === null || node.kind === 'image' ? '' : ` (${formatBytes(node.used_bytes)} own)`;
+  const memory = node.has_memory
+    ? `  ${paint('cyan', `+memory${node.memory_bytes === null ? '' : ` ${formatBytes(node.memory_bytes)}`}`)}`
+    : '';
+  const state = node.state === null ? '' : `  ${paint(stateStyles[node.state] ?? 'dim', node.state)}`;
+  const kind = node.kind === 'sandbox' ? '' : `  ${paint('dim', node.kind)}`;
+  return `${signs[node.kind]} ${paint('bold', printable(node.name))}${kind}${state}${size}${own}${memory}`;
+};
+
+/** The lines of the tree: what grew from what, oldest first. */
+export const drawLineage = (nodes: readonly LineageNode[], paint: Paint): string[] => {
+  const known = new Set(nodes.map(({ id }) => id));
+  const children = Map.groupBy(
+    [...nodes].sort((a, b) => (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0)),
+    ({ parent }) => (parent !== null && known.has(parent) ? parent : null),
+  );
+  const lines: string[] = [];
+  const draw = (node: LineageNode, lead: string, branch: string, below: string): void => {
+    lines.push(lead + branch + label(node, paint));
+    const grown = children.get(node.id) ?? [];
+    for (const [index, child] of grown.entries()) {
+      const last = index === grown.length - 1;
+      draw(child, lead + below, last ? '└─ ' : '├─ ', last ? '   ' : '│  ');
+    }
+  };
+  for (const root of children.get(null) ?? []) draw(root, '', '', '');
+  return lines;
+};

@@ -1,0 +1,14 @@
+import type { NetworkPolicyBody } from '@coppice/protocol';
+
+/** A policy in one line. */
+export const describeNetwork = (policy: NetworkPolicyBody): string => {
+  const reach = [
+    policy.allow_internet ? 'internet' : '',
+    policy.allow_inter_sandbox ? 'other sandboxes' : '',
+    ...policy.allow,
+  ].filter((part) => part !== '');
+  if (reach.length === 0) return 'none';
+  const ports = policy.allowed_ports.length > 0 ? `, ports ${policy.allowed_ports.join(' ')} only` : '';
+  const deny = policy.deny.length > 0 ? `, never ${policy.deny.join(' ')}` : '';
+  return reach.join(', ') + ports + deny;
+};
