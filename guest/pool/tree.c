@@ -90,7 +90,7 @@ static int list(struct request *request, struct reply *reply) {
   return result < 0 ? fail(reply, "list /%s", request->fields[1].data) : 0;
 }
 
-/* ROOT PATH -> its entry ("" is the root itself); ENOENT when it is not there, ELOOP when a link is on the way */
+/* ROOT PATH -> its entry ("" is the root itself) */
 static int look(struct request *request, struct reply *reply) {
   const char *name = ".";
   int root = open_directory(reply, request->fields[0].data);
@@ -104,6 +104,12 @@ static int look(struct request *request, struct reply *reply) {
   close(parent);
   errno = saved;
   return found > 0 ? 0 : fail(reply, "look at /%s", request->fields[1].data);
+}
+
+/* ROOT PATH -> its entry, or nothing when it is not there */
+static int look_if(struct request *request, struct reply *reply) {
+  if (look(request, reply) == 0) return 0;
+  return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
 }
 
 static int open_regular(struct reply *reply, const char *root_path, const char *path, off_t *size) {
@@ -253,6 +259,7 @@ static int exchange(struct request *request, struct reply *reply) {
 const struct operation_entry tree_operations[] = {
     {"list", 2, list},
     {"look", 2, look},
+    {"look-if", 2, look_if},
     {"compare", 4, compare},
     {"whiteout", 2, whiteout},
     {"set-opaque", 2, set_opaque},

@@ -28,4 +28,6 @@ export interface MergePlan {
   /** Changes of `theirs` since `base` that `ours` does not have yet and that clash with nothing. */
   readonly changes: readonly TreeChange[];
   readonly conflicts: readonly MergeConflict[];
+  /** Sockets, FIFOs and devices of `theirs`, which are not carried over. */
+  readonly skipped: readonly string[];
 }

@@ -1,0 +1,101 @@
+import { CoppiceError } from '@coppice/protocol';
+import type { LayeredTree, MergePlan } from '../layered-tree.ts';
+import type { PoolServer } from '../native/pool-server.ts';
+import { openFileBeneath } from './open-beneath.ts';
+import { type TreeNode, TreeView } from './tree-view.ts';
+import type { NodeAttributes, TreeWriter } from './tree-writer.ts';
+
+export interface ApplyMergeOptions {
+  /** Whose side of each conflict is kept. Without it a plan with conflicts is refused whole. */
+  readonly prefer?: 'ours' | 'theirs';
+}
+
+const attributesOf = ({ entry }: TreeNode): NodeAttributes => ({
+  mode: entry.mode,
+  uid: entry.uid,
+  gid: entry.gid,
+  mtimeMs: Number(entry.mtimeNs) / 1e6,
+});
+
+/** Does what the plan says. `theirs` is a snapshot, or stands still meanwhile. Returns how many paths were written. */
+export const applyMerge = async (
+  server: PoolServer,
+  plan: MergePlan,
+  theirs: LayeredTree,
+  writer: TreeWriter,
+  options: ApplyMergeOptions = {},
+): Promise<number> => {
+  const { conflicts } = plan;
+  if (conflicts.length > 0 && options.prefer === undefined) {
+    const shown = conflicts.slice(0, 10).map((conflict) => conflict.path);
+    throw new CoppiceError(
+      'conflict',
+      `Both sides changed ${conflicts.length} path(s): ${shown.join(', ')}${conflicts.length > shown.length ? ', …' : ''}`,
+      {
+        hint: 'Nothing was written. Choose a side with `prefer`, or settle them first.',
+        details: { conflicts },
+      },
+    );
+  }
+  const modeOnly = new Set(plan.changes.filter(({ change }) => change === 'mode').map(({ path }) => path));
+  const forced = new Set(options.prefer === 'theirs' ? conflicts.map(({ path }) => path) : []);
+  const paths = [...plan.changes.map(({ path }) => path), ...forced].sort();
+  const view = new TreeView(server, theirs);
+  const merge = new MergeWriter(view, writer);
+  const kept: { path: string; node: TreeNode }[] = [];
+  // What goes away goes first, the deepest before what holds it; what comes needs its parents before it.
+  for (const path of paths.toReversed()) {
+    const node = await view.find(path);
+    if (node === undefined) await writer.remove(path);
+    else kept.push({ path, node });
+  }
+  for (const { path, node } of kept.reverse()) {
+    if (forced.has(path)) await merge.ensureParents(path);
+    if (modeOnly.has(path)) await writer.setMode(path, attributesOf(node));
+    else await merge.write(path, node, forced.has(path));
+  }
+  return paths.length;
+};
+
+class MergeWriter {
+  readonly #view: TreeView;
+  readonly #writer: TreeWriter;
+  readonly #ensured = new Set<string>();
+
+  constructor(view: TreeView, writer: TreeWriter) {
+    this.#view = view;
+    this.#writer = writer;
+  }
+
+  /** Where our side removed a directory that theirs wrote in. */
+  async ensureParents(path: string): Promise<void> {
+    for (let slash = path.indexOf('/', 1); slash > 0; slash = path.indexOf('/', slash + 1)) {
+      const directory = path.slice(0, slash);
+      if (this.#ensured.has(directory)) continue;
+      const node = await this.#view.find(directory);
+      if (node !== undefined) await this.#writer.makeDirectory(directory, attributesOf(node));
+      this.#ensured.add(directory);
+    }
+  }
+
+  async write(path: string, node: TreeNode, forced: boolean): Promise<void> {
+    const attributes = attributesOf(node);
+    switch (node.entry.kind) {
+      case 'directory':
+        if (path !== '/') await this.#writer.makeDirectory(path, attributes);
+        if (forced || path === '/') await this.#writer.setMode(path, attributes);
+        return;
+      case 'symlink':
+        await this.#writer.makeSymlink(path, node.entry.target, attributes);
+        return;
+      case 'file': {
+        const file = await openFileBeneath(node.layerDir, node.path);
+        // The stream closes the file, also when the writer fails.
+        await this.#writer.writeFile(path, file.createReadStream(), attributes).finally(() => file.close());
+        return;
+      }
+      default:
+        throw new CoppiceError('unsupported', `${path} is a ${node.entry.kind}, which cannot be merged.`);
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import { textOfBytes } from './path-text.ts';
+
+export type EntryKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
+
+/** One name in one directory of one layer. */
+export interface TreeEntry {
+  readonly name: string;
+  readonly kind: EntryKind;
+  /** Permission bits only. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly sizeBytes: number;
+  readonly inode: bigint;
+  readonly mtimeNs: bigint;
+  readonly ctimeNs: bigint;
+  /** Hides what lies below in an overlay. */
+  readonly whiteout: boolean;
+  /** A directory that hides the content of the one below. */
+  readonly opaque: boolean;
+  /** Of a symbolic link; empty otherwise. */
+  readonly target: string;
+}
+
+const kinds: Readonly<Record<number, EntryKind>> = {
+  7: 'file',
+  4: 'directory',
+  9: 'symlink',
+  1: 'fifo',
+  11: 'socket',
+};
+
+const headerBytes = 56;
+
+/** The form is `struct entry_record` in guest/pool/tree.c. */
+export const decodeEntry = (record: Buffer): TreeEntry => {
+  const mode = record.readUInt32LE(0);
+  const flags = record.readUInt32LE(12);
+  const nameEnd = headerBytes + record.readUInt32LE(52);
+  return {
+    name: textOfBytes(record.subarray(headerBytes, nameEnd)),
+    kind: kinds[mode >>> 12] ?? 'device',
+    mode: mode & 0o7777,
+    uid: record.readUInt32LE(4),
+    gid: record.readUInt32LE(8),
+    sizeBytes: Number(record.readBigUInt64LE(16)),
+    inode: record.readBigUInt64LE(24),
+    mtimeNs: record.readBigInt64LE(32),
+    ctimeNs: record.readBigInt64LE(40),
+    whiteout: (flags & 1) !== 0,
+    opaque: (flags & 2) !== 0,
+    target: textOfBytes(record.subarray(nameEnd)),
+  };
+};

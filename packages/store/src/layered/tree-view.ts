@@ -1,0 +1,102 @@
+import type { LayeredTree } from '../layered-tree.ts';
+import type { PoolServer } from '../native/pool-server.ts';
+import { bytesOfText } from './path-text.ts';
+import { decodeEntry, type TreeEntry } from './tree-entry.ts';
+
+/** Something that is visible in a layered tree. */
+export interface TreeNode {
+  readonly entry: TreeEntry;
+  /** From the root, without a leading slash; the root itself is empty. */
+  readonly path: string;
+  /** The directory of the layer that the entry was found in. */
+  readonly layerDir: string;
+  /** For directories: which layers its content comes from. */
+  readonly inUpper: boolean;
+  readonly inImage: boolean;
+}
+
+export type Listing = ReadonlyMap<string, TreeEntry>;
+
+const nothing: Listing = new Map();
+
+/** Shows a layered tree as the overlay over it would, without mounting it and without following a link. */
+export class TreeView {
+  readonly tree: LayeredTree;
+  readonly #server: PoolServer;
+
+  constructor(server: PoolServer, tree: LayeredTree) {
+    this.#server = server;
+    this.tree = tree;
+  }
+
+  async root(): Promise<TreeNode> {
+    const [record] = await this.#server.call('look', this.tree.upperDir, '');
+    const entry = decodeEntry(record!);
+    return { entry, path: '', layerDir: this.tree.upperDir, inUpper: true, inImage: true };
+  }
+
+  async listUpper(directory: TreeNode): Promise<Listing> {
+    return directory.inUpper ? this.#list(this.tree.upperDir, directory.path) : nothing;
+  }
+
+  async listImage(directory: TreeNode): Promise<Listing> {
+    return directory.inImage ? this.#list(this.tree.imageDir, directory.path) : nothing;
+  }
+
+  /** What the overlay makes of a name, given what its layers have under it. */
+  combine(
+    directory: TreeNode,
+    upper: TreeEntry | undefined,
+    image: TreeEntry | undefined,
+  ): TreeNode | undefined {
+    if (upper?.whiteout) return undefined;
+    const entry = upper ?? image;
+    if (entry === undefined || entry.whiteout) return undefined;
+    const path = directory.path === '' ? entry.name : `${directory.path}/${entry.name}`;
+    const isDirectory = entry.kind === 'directory';
+    const inUpper = upper !== undefined;
+    return {
+      entry,
+      path,
+      layerDir: inUpper ? this.tree.upperDir : this.tree.imageDir,
+      inUpper,
+      inImage: isDirectory && image?.kind === 'directory' && !(upper?.opaque ?? false),
+    };
+  }
+
+  /** One name in a directory, without listing it. */
+  async child(directory: TreeNode, name: string): Promise<TreeNode | undefined> {
+    const [upper, image] = await Promise.all([
+      directory.inUpper ? this.#look(this.tree.upperDir, directory.path, name) : undefined,
+      directory.inImage ? this.#look(this.tree.imageDir, directory.path, name) : undefined,
+    ]);
+    return this.combine(directory, upper, image);
+  }
+
+  /** What stands at the path, no link followed; undefined when nothing does. */
+  async find(path: string): Promise<TreeNode | undefined> {
+    let node: TreeNode | undefined = await this.root();
+    for (const name of path.split('/').filter((part) => part !== '')) {
+      if (node === undefined || node.entry.kind !== 'directory') return undefined;
+      node = await this.child(node, name);
+    }
+    return node;
+  }
+
+  /** What the image alone would show in this directory under the name, if the upper had nothing there. */
+  async below(directory: TreeNode, name: string): Promise<TreeEntry | undefined> {
+    const entry = directory.inImage ? await this.#look(this.tree.imageDir, directory.path, name) : undefined;
+    return entry?.whiteout ? undefined : entry;
+  }
+
+  async #list(layerDir: string, path: string): Promise<Listing> {
+    const records = await this.#server.call('list', layerDir, bytesOfText(path));
+    return new Map(records.map((record) => decodeEntry(record)).map((entry) => [entry.name, entry]));
+  }
+
+  async #look(layerDir: string, directory: string, name: string): Promise<TreeEntry | undefined> {
+    const path = directory === '' ? name : `${directory}/${name}`;
+    const [record] = await this.#server.call('look-if', layerDir, bytesOfText(path));
+    return record === undefined ? undefined : decodeEntry(record);
+  }
+}

@@ -1,0 +1,73 @@
+import { CoppiceError } from '@coppice/protocol';
+import { createTwoFilesPatch } from 'diff';
+import type { LayeredTree } from '../layered-tree.ts';
+import type { PoolServer } from '../native/pool-server.ts';
+import { compareNodes } from './compare-trees.ts';
+import { openFileBeneath } from './open-beneath.ts';
+import { resolveInTree } from './read-tree-file.ts';
+import { type TreeNode, TreeView } from './tree-view.ts';
+
+export interface UnifiedDiff {
+  /** `none` when both sides are the same; `binary` and `too_large` have no text. */
+  readonly result: 'text' | 'none' | 'binary' | 'too_large';
+  /** In the form of `diff -u`; empty without text. */
+  readonly text: string;
+}
+
+const maxBytes = 2 * 1024 ** 2;
+/** Beyond this many edits the shortest description takes too long to find. */
+const maxEdits = 20_000;
+
+/** The change of one file as text. A symbolic link counts as a text with its target in it. */
+export const unifiedDiff = async (
+  server: PoolServer,
+  before: LayeredTree,
+  after: LayeredTree,
+  path: string,
+): Promise<UnifiedDiff> => {
+  const [one, other] = await Promise.all(
+    [before, after].map((tree) => resolveInTree(new TreeView(server, tree), path, { followLast: false })),
+  );
+  if (one === undefined && other === undefined) {
+    throw new CoppiceError('not_found', `${path} exists on neither side.`, {
+      hint: 'Compare without a path to list what changed.',
+    });
+  }
+  if ((await compareNodes(server, one, other)) === undefined) return { result: 'none', text: '' };
+  const [oldContent, newContent] = await Promise.all([content(one), content(other)]);
+  if (oldContent === undefined || newContent === undefined) return { result: 'too_large', text: '' };
+  if (oldContent.includes(0) || newContent.includes(0)) return { result: 'binary', text: '' };
+  const name = path.replace(/^\/+/, '');
+  const text = createTwoFilesPatch(
+    one === undefined ? '/dev/null' : `a/${name}`,
+    other === undefined ? '/dev/null' : `b/${name}`,
+    oldContent.toString(),
+    newContent.toString(),
+    '',
+    '',
+    { context: 3, maxEditLength: maxEdits },
+  );
+  if (text === undefined) return { result: 'too_large', text: '' };
+  const body = text.replace(/^=+\n/, '');
+  return { result: 'text', text: modeLines(one, other) + body };
+};
+
+const modeLines = (one: TreeNode | undefined, other: TreeNode | undefined): string => {
+  if (one === undefined || other === undefined || one.entry.mode === other.entry.mode) return '';
+  return `old mode ${one.entry.mode.toString(8)}\nnew mode ${other.entry.mode.toString(8)}\n`;
+};
+
+const content = async (node: TreeNode | undefined): Promise<Buffer | undefined> => {
+  if (node?.entry.kind === 'symlink') return Buffer.from(node.entry.target);
+  if (node?.entry.kind !== 'file') return Buffer.alloc(0);
+  const file = await openFileBeneath(node.layerDir, node.path);
+  try {
+    const { size } = await file.stat();
+    if (size > maxBytes) return undefined;
+    const buffer = Buffer.alloc(size);
+    const { bytesRead } = await file.read(buffer, 0, size, 0);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await file.close();
+  }
+};
