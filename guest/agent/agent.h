@@ -31,6 +31,8 @@ struct timer {
 
 void loop_init(void);
 bool loop_add(struct item *item, uint32_t events);
+/* Asks for other events; for none it leaves the set until it is asked again. */
+void loop_change(struct item *item, uint32_t events);
 void loop_remove(struct item *item);
 /* Removes it from the set and closes it. */
 void loop_close(struct item *item);
@@ -159,8 +161,8 @@ struct process *process_start(struct channel *channel, const struct process_requ
 /* Runs a function in a child of the agent; its 0, 1, 2 are these descriptors, all others are closed. */
 struct process *process_fork(const int fds[3], void (*body)(void *argument), void *argument);
 void process_signal(struct process *process, int signal);
-/* Kills the group and forgets it. */
-void process_abandon(struct process *process);
+/* Forgets it, and kills its group if asked to. */
+void process_abandon(struct process *process, bool kill);
 void processes_reap(void);
 /* True while the agent has children. */
 bool processes_left(void);
@@ -193,8 +195,9 @@ void sink_free(struct sink *sink);
    background is not killed by SIGPIPE. Takes the descriptor. */
 void drain_orphan(int fd);
 void exec_open(struct channel *channel, struct reader *body);
-/* Runs the function in a worker: it reads the channel's data from 0, writes data to 1, and ends with worker_done or worker_fail. */
-void worker_open(struct channel *channel, void (*body)(void *argument), void *argument);
+/* Runs the function in a worker: it reads the channel's data from 0, writes data to 1, and ends with worker_done or worker_fail.
+   When its channel is closed before that, it is killed, unless it tidies up: then it sees the end of its pipes instead. */
+void worker_open(struct channel *channel, void (*body)(void *argument), void *argument, bool tidies_up);
 void worker_ready(void);
 void worker_done(const struct buffer *body) __attribute__((noreturn));
 void worker_fail(const char *code, int error, const char *format, ...) __attribute__((noreturn, format(printf, 3, 4)));

@@ -266,14 +266,14 @@ void process_signal(struct process *process, int signal) {
   if (signal == SIGKILL) kill(process->pid, signal);
 }
 
-void process_abandon(struct process *process) {
+void process_abandon(struct process *process, bool kill) {
   process->on_exit = NULL;
   process->owner = NULL;
   if (process->status.exited) {
     loop_free(process);
     return;
   }
-  process_signal(process, SIGKILL);
+  if (kill) process_signal(process, SIGKILL);
 }
 
 void processes_reap(void) {

@@ -66,6 +66,7 @@ struct run {
   struct channel *channel;
   struct process *process;
   bool worker;
+  bool tidies_up;
   struct sink in;
   struct item out[2];
   int next_out;
@@ -220,7 +221,7 @@ static void close_run(struct channel *channel) {
       drain_orphan(fd);
     }
   }
-  process_abandon(run->process);
+  process_abandon(run->process, !run->tidies_up);
   loop_free(run);
 }
 
@@ -334,7 +335,7 @@ static void on_word(struct item *item, uint32_t events) {
   channel_reply(run->channel, &nothing, false);
 }
 
-void worker_open(struct channel *channel, void (*body)(void *argument), void *argument) {
+void worker_open(struct channel *channel, void (*body)(void *argument), void *argument, bool tidies_up) {
   struct pipes pipes;
   if (!make_pipes(&pipes)) {
     channel_fail_errno(channel, errno, "cannot make the pipes of a worker");
@@ -349,6 +350,7 @@ void worker_open(struct channel *channel, void (*body)(void *argument), void *ar
   }
   struct run *run = run_begin(channel, process, &pipes, true);
   if (channel->closed) return;
+  run->tidies_up = tidies_up;
   run->out[1].on_event = on_word;
   if (!loop_add(&run->out[1], EPOLLIN | EPOLLET)) channel_fail_errno(channel, errno, "cannot watch the worker");
 }
