@@ -1,0 +1,69 @@
+import { readFile } from 'node:fs/promises';
+import { CoppiceError, driverNameSchema, idleActionSchema, refSchema } from '@coppice/protocol';
+import { z } from 'zod';
+
+/** What `config.json` in the home may say. Unknown keys are refused: a misspelt limit must not be no limit. */
+export const configSchema = z.strictObject({
+  listen: z
+    .strictObject({
+      host: z.enum(['127.0.0.1', '::1', 'localhost']).default('127.0.0.1'),
+      /** 0 takes any free port. */
+      port: z.int().min(0).max(65535).default(7310),
+    })
+    .prefault({}),
+  default_driver: driverNameSchema.default('container'),
+  default_image: refSchema.default('host'),
+  /** What a sandbox gets when its creator does not say. */
+  defaults: z
+    .strictObject({
+      cpus: z.number().min(0.1).max(256).default(2),
+      memory_mb: z.int().min(16).max(4_194_304).default(512),
+      disk_mb: z.int().min(16).max(67_108_864).default(10_240),
+      pids: z.int().min(8).max(4_194_304).default(512),
+      idle_timeout_s: z.int().min(1).max(31_536_000).nullable().default(null),
+      idle_action: idleActionSchema.default('pause'),
+    })
+    .prefault({}),
+  limits: z
+    .strictObject({
+      max_sandboxes: z.int().min(1).max(100_000).default(1000),
+      /** Of all sandboxes that run, by what they were promised; null: no limit. */
+      total_memory_mb: z.int().min(16).nullable().default(null),
+      /** Per token. */
+      requests_per_s: z.number().min(1).default(2000),
+      burst: z.int().min(1).default(4000),
+    })
+    .prefault({}),
+  /** Started sandboxes of the default shape that wait for a create. */
+  warm_pool: z.int().min(0).max(100).default(2),
+  /** The one directory of this machine that agents may move files from and to; null: `transfer` in the home. */
+  transfer_dir: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
+  log_level: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
+});
+export type Config = z.output<typeof configSchema>;
+export type ConfigInput = z.input<typeof configSchema>;
+
+/** A missing file means all defaults; a file that cannot be understood is refused whole. */
+export async function readConfig(path: string): Promise<Config> {
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return '{}';
+    throw error;
+  });
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw new CoppiceError('invalid_argument', `${path} is not JSON: ${(cause as Error).message}`, {
+      hint: 'Correct the file, or remove it to go on with the defaults.',
+      cause,
+    });
+  }
+  const parsed = configSchema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.map(
+    (issue) => `${issue.path.join('.') || 'the file'}: ${issue.message}`,
+  );
+  throw new CoppiceError('invalid_argument', `${path} is refused: ${issues.join('; ')}`, {
+    hint: 'Correct what is named; docs/guide.md lists every key.',
+  });
+}

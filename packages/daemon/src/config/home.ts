@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { chmodSync, mkdirSync, realpathSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+/** Where everything of one daemon lives. Daemons with different homes do not know each other. */
+export class Home {
+  readonly directory: string;
+  /** Stands in the name of every cgroup, link, table and namespace of this home. */
+  readonly key: string;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+    this.key = createHash('sha256').update(directory).digest('hex').slice(0, 8);
+  }
+
+  /** Makes the directories; only root may look inside, as images, disks and secrets are below. */
+  static open(directory: string): Home {
+    const absolute = resolve(directory);
+    mkdirSync(absolute, { recursive: true, mode: 0o700 });
+    const home = new Home(realpathSync(absolute));
+    chmodSync(home.directory, 0o700);
+    for (const child of [home.runDir, home.logDir, home.imagesDir])
+      mkdirSync(child, { recursive: true, mode: 0o700 });
+    return home;
+  }
+
+  get configFile(): string {
+    return join(this.directory, 'config.json');
+  }
+  get tokenFile(): string {
+    return join(this.directory, 'token');
+  }
+  get databaseFile(): string {
+    return join(this.directory, 'coppice.db');
+  }
+  get backupFile(): string {
+    return join(this.directory, 'coppice.db.backup');
+  }
+  get lockFile(): string {
+    return join(this.directory, 'daemon.lock');
+  }
+  /** Says where the running daemon listens; there only while it does. */
+  get daemonFile(): string {
+    return join(this.directory, 'daemon.json');
+  }
+  get logDir(): string {
+    return join(this.directory, 'log');
+  }
+  get runDir(): string {
+    return join(this.directory, 'run');
+  }
+  /** Not in `run`, which holds the directories of sandboxes and nothing else; daemon.json says where it is. */
+  get socketFile(): string {
+    return join(this.directory, 'coppice.sock');
+  }
+  get imagesDir(): string {
+    return join(this.directory, 'images');
+  }
+  get transferDir(): string {
+    return join(this.directory, 'transfer');
+  }
+}

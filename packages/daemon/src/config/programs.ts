@@ -1,0 +1,29 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
+
+/** The native programs that stand beside this one. */
+export interface Programs {
+  readonly agent: string;
+  readonly launch: string;
+  readonly pool: string;
+  readonly relay: string;
+}
+
+/** Found upwards from here, so that the bundle and the sources both find them. */
+export function findPrograms(from: string): Programs {
+  for (let directory = from; ; directory = dirname(directory)) {
+    const build = join(directory, 'guest', 'build');
+    if (existsSync(join(build, 'coppice-agent')))
+      return {
+        agent: join(build, 'coppice-agent'),
+        launch: join(build, 'coppice-launch'),
+        pool: join(build, 'coppice-pool'),
+        relay: join(build, 'coppice-relay'),
+      };
+    if (directory === dirname(directory)) break;
+  }
+  throw new CoppiceError('unsupported', 'the guest programs are not built', {
+    hint: 'Run `make -C guest`, or bin/coppice, which does all the set-up.',
+  });
+}
