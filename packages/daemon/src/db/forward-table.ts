@@ -1,0 +1,47 @@
+import type { SqliteDatabase } from './open-database.ts';
+
+export interface ForwardRecord {
+  readonly sandboxId: string;
+  readonly guestPort: number;
+  readonly hostPort: number;
+}
+
+const selected = 'sandbox_id AS sandboxId, guest_port AS guestPort, host_port AS hostPort';
+
+export class ForwardTable {
+  readonly #database: SqliteDatabase;
+
+  constructor(database: SqliteDatabase) {
+    this.#database = database;
+  }
+
+  insert(record: ForwardRecord): void {
+    this.#database
+      .prepare(
+        'INSERT INTO forwards (sandbox_id, guest_port, host_port) VALUES (@sandboxId, @guestPort, @hostPort)',
+      )
+      .run(record);
+  }
+
+  all(): ForwardRecord[] {
+    return this.#database.prepare<[], ForwardRecord>(`SELECT ${selected} FROM forwards`).all();
+  }
+
+  ofSandbox(sandboxId: string): ForwardRecord[] {
+    return this.#database
+      .prepare<[string], ForwardRecord>(
+        `SELECT ${selected} FROM forwards WHERE sandbox_id = ? ORDER BY guest_port`,
+      )
+      .all(sandboxId);
+  }
+
+  delete(sandboxId: string, guestPort: number): void {
+    this.#database
+      .prepare('DELETE FROM forwards WHERE sandbox_id = ? AND guest_port = ?')
+      .run(sandboxId, guestPort);
+  }
+
+  deleteAll(sandboxId: string): void {
+    this.#database.prepare('DELETE FROM forwards WHERE sandbox_id = ?').run(sandboxId);
+  }
+}

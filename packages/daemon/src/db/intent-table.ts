@@ -1,0 +1,50 @@
+import type { SqliteDatabase } from './open-database.ts';
+
+/**
+ * What a call is about to do to a sandbox, written down before its first effect. Those that a dead daemon left
+ * are finished or undone by the next one.
+ */
+export type Intent =
+  | { readonly kind: 'create' | 'start' | 'stop' | 'destroy' | 'resume' }
+  | { readonly kind: 'snapshot'; readonly snapshotId: string }
+  | { readonly kind: 'restore'; readonly snapshotId: string; readonly wasRunning: boolean }
+  | {
+      readonly kind: 'merge';
+      readonly undoSnapshotId: string;
+      readonly theirsSnapshotId: string;
+      readonly baseSnapshotId: string | null;
+      readonly prefer: 'ours' | 'theirs' | null;
+    }
+  | { readonly kind: 'pause'; readonly checkpointed: boolean };
+
+/** A sandbox has one intent at most, as calls on it wait for each other. */
+export class IntentTable {
+  readonly #database: SqliteDatabase;
+
+  constructor(database: SqliteDatabase) {
+    this.#database = database;
+  }
+
+  set(sandboxId: string, intent: Intent): void {
+    const { kind, ...data } = intent;
+    this.#database
+      .prepare(
+        `INSERT INTO intents (sandbox_id, kind, data) VALUES (?, ?, ?)
+         ON CONFLICT (sandbox_id) DO UPDATE SET kind = excluded.kind, data = excluded.data`,
+      )
+      .run(sandboxId, kind, JSON.stringify(data));
+  }
+
+  clear(sandboxId: string): void {
+    this.#database.prepare('DELETE FROM intents WHERE sandbox_id = ?').run(sandboxId);
+  }
+
+  all(): { sandboxId: string; intent: Intent }[] {
+    return this.#database
+      .prepare<[], { sandboxId: string; kind: string; data: string }>(
+        'SELECT sandbox_id AS sandboxId, kind, data FROM intents',
+      )
+      .all()
+      .map(({ sandboxId, kind, data }) => ({ sandboxId, intent: { kind, ...JSON.parse(data) } as Intent }));
+  }
+}

@@ -1,0 +1,93 @@
+/** Each entry brings the schema one version further; entries that were released are never edited. */
+export const migrations: readonly string[] = [
+  `
+  CREATE TABLE sandboxes (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    failure TEXT,
+    image_id TEXT NOT NULL,
+    image_name TEXT NOT NULL,
+    driver TEXT NOT NULL,
+    cpus REAL NOT NULL,
+    memory_mb INTEGER NOT NULL,
+    disk_mb INTEGER NOT NULL,
+    pids INTEGER NOT NULL,
+    env TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    network TEXT NOT NULL,
+    address TEXT,
+    hostname TEXT NOT NULL,
+    idle_timeout_s INTEGER,
+    idle_action TEXT NOT NULL,
+    max_lifetime_s INTEGER,
+    workspace TEXT,
+    parent_snapshot_id TEXT,
+    parent_sandbox_id TEXT,
+    base_snapshot_id TEXT,
+    pause_keep TEXT,
+    created_at_ms INTEGER NOT NULL,
+    started_at_ms INTEGER,
+    active_at_ms INTEGER NOT NULL,
+    lifetime_warned INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX sandboxes_by_parent ON sandboxes (parent_snapshot_id);
+
+  CREATE TABLE snapshots (
+    id TEXT PRIMARY KEY,
+    sandbox_id TEXT NOT NULL,
+    sandbox_name TEXT NOT NULL,
+    name TEXT NOT NULL,
+    note TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    parent_id TEXT,
+    image_id TEXT NOT NULL,
+    image_name TEXT NOT NULL,
+    driver TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    memory_bytes INTEGER,
+    memory_compatibility TEXT,
+    pause_ms REAL,
+    referenced_bytes INTEGER,
+    used_bytes INTEGER,
+    shape TEXT NOT NULL,
+    automatic INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    UNIQUE (sandbox_id, name)
+  ) STRICT;
+  CREATE INDEX snapshots_by_parent ON snapshots (parent_id);
+
+  CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    secret_sha256 TEXT NOT NULL UNIQUE,
+    created_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER,
+    last_used_at_ms INTEGER
+  ) STRICT;
+  CREATE INDEX tokens_by_scope ON tokens (scope);
+
+  CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    sandbox_id TEXT,
+    data TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX events_by_sandbox ON events (sandbox_id, seq);
+
+  CREATE TABLE intents (
+    sandbox_id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE forwards (
+    sandbox_id TEXT NOT NULL,
+    guest_port INTEGER NOT NULL,
+    host_port INTEGER NOT NULL UNIQUE,
+    PRIMARY KEY (sandbox_id, guest_port)
+  ) STRICT;
+  `,
+];

@@ -1,0 +1,44 @@
+import { EventTable } from './event-table.ts';
+import { ForwardTable } from './forward-table.ts';
+import { IntentTable } from './intent-table.ts';
+import type { SqliteDatabase } from './open-database.ts';
+import { SandboxTable } from './sandbox-table.ts';
+import { SnapshotTable } from './snapshot-table.ts';
+import { TokenTable } from './token-table.ts';
+
+/** All that the daemon remembers. */
+export class State {
+  readonly sandboxes: SandboxTable;
+  readonly snapshots: SnapshotTable;
+  readonly tokens: TokenTable;
+  readonly events: EventTable;
+  readonly intents: IntentTable;
+  readonly forwards: ForwardTable;
+  readonly #database: SqliteDatabase;
+
+  constructor(database: SqliteDatabase) {
+    this.#database = database;
+    this.sandboxes = new SandboxTable(database);
+    this.snapshots = new SnapshotTable(database);
+    this.tokens = new TokenTable(database);
+    this.events = new EventTable(database);
+    this.intents = new IntentTable(database);
+    this.forwards = new ForwardTable(database);
+  }
+
+  /** All of it or nothing. Synchronous: the one connection is held meanwhile, so nothing slow belongs inside. */
+  transaction<T>(work: () => T): T {
+    return this.#database.transaction(work).immediate();
+  }
+
+  /** A copy that is whole at each instant: written beside the last one, then renamed over it. */
+  async backup(file: string, replace: (from: string, to: string) => Promise<void>): Promise<void> {
+    const fresh = `${file}.new`;
+    await this.#database.backup(fresh);
+    await replace(fresh, file);
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+}
