@@ -1,0 +1,88 @@
+import { rmSync } from 'node:fs';
+import { chmod, rename, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import { CoppiceError } from '@coppice/protocol';
+import { createHandlers } from './api/http/handlers.ts';
+import { HostCheck } from './api/http/host-check.ts';
+import { RateLimiter } from './api/http/rate-limiter.ts';
+import { HttpServer } from './api/http/server.ts';
+import type { Config } from './config/config.ts';
+import type { Home } from './config/home.ts';
+import type { Daemon } from './daemon.ts';
+import type { Log } from './services/log.ts';
+import { version } from './version.ts';
+
+export interface DaemonServerOptions {
+  readonly daemon: Daemon;
+  readonly home: Home;
+  readonly config: Config;
+  readonly log: Log;
+}
+
+/** Where the daemon listens: a port of the loopback and a socket in the home, the same door behind both. */
+export class DaemonServer {
+  readonly url: string;
+  readonly #http: HttpServer;
+  readonly #local: Server;
+  readonly #home: Home;
+
+  private constructor(url: string, http: HttpServer, local: Server, home: Home) {
+    this.url = url;
+    this.#http = http;
+    this.#local = local;
+    this.#home = home;
+  }
+
+  static async listen({ daemon, home, config, log }: DaemonServerOptions): Promise<DaemonServer> {
+    const { services } = daemon;
+    const { requests_per_s: perSecond, burst } = config.limits;
+    const http = await HttpServer.create({
+      version,
+      handlers: createHandlers(services),
+      hostCheck: new HostCheck(),
+      rateLimiter: new RateLimiter({ perSecond, burst }),
+      authenticate: (secret) => services.tokens.authenticate(secret),
+      sandboxId: (ref) => services.sandboxes.idOf(ref),
+      onInternalError: (error, where) => log.error({ err: error, where }, 'a call failed unexpectedly'),
+    });
+    const url = await http.app.listen({ ...config.listen }).catch((cause: NodeJS.ErrnoException) => {
+      if (cause.code !== 'EADDRINUSE') throw cause;
+      throw new CoppiceError(
+        'in_use',
+        `${config.listen.host}:${config.listen.port} is taken by another program`,
+        {
+          hint: 'Choose another listen.port in config.json; 0 takes any that is free.',
+          cause,
+        },
+      );
+    });
+    const local = createServer();
+    for (const event of ['request', 'upgrade'] as const)
+      local.on(event, (...parts: unknown[]) => http.app.server.emit(event, ...parts));
+    rmSync(home.socketFile, { force: true });
+    await new Promise<void>((resolve, reject) => {
+      local.once('error', reject);
+      local.listen(home.socketFile, resolve);
+    });
+    await chmod(home.socketFile, 0o600);
+    const server = new DaemonServer(url, http, local, home);
+    await server.#announce();
+    return server;
+  }
+
+  async close(): Promise<void> {
+    rmSync(this.#home.daemonFile, { force: true });
+    this.#local.closeAllConnections();
+    await new Promise((resolve) => this.#local.close(resolve));
+    await this.#http.app.close();
+    rmSync(this.#home.socketFile, { force: true });
+  }
+
+  /** Whoever reads the file finds a daemon that listens. */
+  async #announce(): Promise<void> {
+    const { daemonFile, socketFile } = this.#home;
+    const text = JSON.stringify({ pid: process.pid, url: this.url, socket: socketFile, version });
+    await writeFile(`${daemonFile}.new`, `${text}\n`, { mode: 0o600 });
+    await rename(`${daemonFile}.new`, daemonFile);
+  }
+}

@@ -1,0 +1,371 @@
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { IdSource, networkPolicySchema } from '@coppice/protocol';
+import { ContainerDriver, ImageStore, NftNetwork } from '@coppice/runtime';
+import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
+import type { Config } from './config/config.ts';
+import type { Home } from './config/home.ts';
+import type { Programs } from './config/programs.ts';
+import { openDatabase } from './db/open-database.ts';
+import { State } from './db/state.ts';
+import { Activity } from './services/activity.ts';
+import { CompareService } from './services/compare-service.ts';
+import type { Core } from './services/core.ts';
+import { DoctorService } from './services/doctor-service.ts';
+import { EventService } from './services/event-service.ts';
+import { ExecService } from './services/exec-service.ts';
+import { FileService } from './services/file-service.ts';
+import { ForkService } from './services/fork-service.ts';
+import { GuestDoor } from './services/guest-door.ts';
+import { Housekeeper } from './services/housekeeper.ts';
+import { IdleWatch } from './services/idle-watch.ts';
+import { ImageService } from './services/image-service.ts';
+import { JobService } from './services/job-service.ts';
+import { Journal } from './services/journal.ts';
+import { KeyedLock } from './services/keyed-lock.ts';
+import { Lifecycle } from './services/lifecycle.ts';
+import { LineageService } from './services/lineage-service.ts';
+import type { Log } from './services/log.ts';
+import { type Drivers, MachineStarter } from './services/machine-starter.ts';
+import { Machines } from './services/machines.ts';
+import { MergeService } from './services/merge-service.ts';
+import { MetricsService } from './services/metrics-service.ts';
+import { NetworkService } from './services/network-service.ts';
+import { Pauser } from './services/pauser.ts';
+import { PortService } from './services/port-service.ts';
+import { Recovery } from './services/recovery.ts';
+import { RestoreService } from './services/restore-service.ts';
+import { SandboxCreator } from './services/sandbox-creator.ts';
+import { SandboxFinder } from './services/sandbox-finder.ts';
+import { SandboxService } from './services/sandbox-service.ts';
+import type { Services } from './services/services.ts';
+import { SnapshotService } from './services/snapshot-service.ts';
+import { SnapshotSizer } from './services/snapshot-sizer.ts';
+import { SnapshotTaker } from './services/snapshot-taker.ts';
+import { TerminalService } from './services/terminal-service.ts';
+import { TokenService } from './services/token-service.ts';
+import { TransferService } from './services/transfer-service.ts';
+import { TreeAccess } from './services/tree-access.ts';
+import { WarmPool } from './services/warm-pool.ts';
+import { version } from './version.ts';
+
+export interface DaemonOptions {
+  readonly home: Home;
+  readonly config: Config;
+  readonly programs: Programs;
+  readonly log: Log;
+  /** The kill point at which this process dies, for the tests that walk them. */
+  readonly killAt?: string | undefined;
+  /** Go back to the last good copy of the database; what it does not know is left alone. */
+  readonly restoreBackup?: boolean;
+}
+
+const saveActivityMs = 1_000;
+const reviewLimitsMs = 5_000;
+const backupMs = 30_000;
+
+/** The composition root: everything that is in the daemon, and only here by the name of its implementation. */
+export class Daemon {
+  readonly services: Services;
+  /** Settles when recovery is done; calls are served before that, each waiting for its own sandbox at most. */
+  readonly recovered: Promise<void>;
+  readonly observeRequest: MetricsService['observeRequest'];
+  readonly #close: () => Promise<void>;
+  readonly #purge: () => Promise<void>;
+
+  private constructor(parts: {
+    services: Services;
+    recovered: Promise<void>;
+    observeRequest: MetricsService['observeRequest'];
+    close: () => Promise<void>;
+    purge: () => Promise<void>;
+  }) {
+    this.services = parts.services;
+    this.recovered = parts.recovered;
+    this.observeRequest = parts.observeRequest;
+    this.#close = parts.close;
+    this.#purge = parts.purge;
+  }
+
+  static async open(options: DaemonOptions): Promise<Daemon> {
+    const { home, config, programs, log } = options;
+    const now = Date.now;
+    const ids = new IdSource(now);
+    if (options.restoreBackup) await bringBackupBack(home);
+    const state = new State(openDatabase(home.databaseFile, home.backupFile));
+    const [pool, imageStore] = await Promise.all([
+      openPool({ home: home.directory, programPath: programs.pool }),
+      ImageStore.open({
+        directory: home.imagesDir,
+        newId: () => ids.next('image'),
+        now: () => new Date(now()),
+      }),
+    ]);
+    const disks = await openDisks(pool, log);
+    const network = await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') });
+    const drivers: Drivers = {
+      container: new ContainerDriver({ home: home.directory, homeKey: home.key, programs }),
+    };
+
+    const journal = new Journal(state, {
+      now,
+      ...(options.killAt === undefined ? {} : { killAt: options.killAt }),
+    });
+    const locks = new KeyedLock();
+    const finder = new SandboxFinder(state);
+    const activity = new Activity(now);
+    const tokens = new TokenService(state, ids, now);
+    const images = new ImageService(imageStore, state, journal, () => warm.refillSoon());
+    const imageRootfs = (imageId: string) => images.rootfs(imageId);
+    const machines = new Machines((id, machine) => void lifecycle.lost(id, machine));
+    const starter = new MachineStarter({ drivers, network, disks, imageRootfs });
+    const swept = Promise.withResolvers<void>();
+    swept.promise.catch(() => {});
+    const core: Core = {
+      state,
+      journal,
+      locks,
+      finder,
+      machines,
+      starter,
+      disks,
+      network,
+      activity,
+      tokens,
+      ids,
+      now,
+      log,
+      swept: swept.promise,
+    };
+
+    const sizer = new SnapshotSizer(state, disks, log);
+    const taker = new SnapshotTaker(core);
+    const snapshots = new SnapshotService(core, taker, sizer);
+    const totalMemoryMb = config.limits.total_memory_mb;
+    const lifecycle: Lifecycle = new Lifecycle({
+      core,
+      totalMemoryMb,
+      closeForwards: (id) => ports.closeForwards(id),
+      onDestroyed: async (record) => {
+        if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
+      },
+    });
+    const pauser = new Pauser(core, lifecycle, totalMemoryMb);
+    const guests = new GuestDoor({ finder, machines, activity, locks, waker: pauser });
+    const ports: PortService = new PortService({ state, journal, finder, guests, log });
+    const warm: WarmPool = new WarmPool({
+      size: config.warm_pool,
+      shape: () => {
+        const image = images.peek(config.default_image);
+        return image && sandboxes.plan({ name: 'warm', network: networkPolicySchema.parse({}) }, image);
+      },
+      starter,
+      disks,
+      network,
+      ids,
+      log,
+    });
+    const creator = new SandboxCreator(core, config.limits, warm);
+    const sandboxes: SandboxService = new SandboxService({ core, config, images, creator });
+    const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
+    const compare = new CompareService(trees);
+    const merger = new MergeService({ core, trees, taker, sizer });
+    const restorer = new RestoreService(core, lifecycle);
+    const forks = new ForkService({ core, creator, taker, sizer, snapshots });
+    const lineage = new LineageService(state, images);
+    const transfer = new TransferService();
+    const metrics = new MetricsService(state, journal, warm);
+    const watch = new IdleWatch(core, lifecycle, pauser);
+    const startedMs = now();
+    tokens.ensureAdmin(homeToken(home));
+
+    const recovery = new Recovery({
+      core,
+      drivers,
+      lifecycle,
+      creator,
+      restorer,
+      merger,
+      pauser,
+      keepUnknown: options.restoreBackup ?? false,
+    }).begin();
+    recovery.swept.then(swept.resolve, swept.reject);
+    const housekeeper = new Housekeeper(log);
+    const recovered = recovery.settled.then(async () => {
+      await ports.reopen();
+      sizer.addUncounted();
+      await images.remember(config.default_image);
+      warm.refillSoon();
+    });
+    recovered.catch((error: unknown) => log.error({ err: error }, 'recovery did not finish'));
+    housekeeper.keep({
+      what: 'looking for idle sandboxes',
+      everyMs: saveActivityMs,
+      work: () => watch.look(),
+    });
+    housekeeper.keep({
+      what: 'reviewing disk limits',
+      everyMs: reviewLimitsMs,
+      work: () => disks.reviewLimits(),
+    });
+    housekeeper.keep({ what: 'the backup of the database', everyMs: backupMs, work: backupOf(state, home) });
+
+    const services: Services = {
+      sandboxes: {
+        idOf: (ref) => sandboxes.idOf(ref),
+        create: (input, call) => sandboxes.create(input, call),
+        list: (query) => sandboxes.list(query),
+        get: (ref) => sandboxes.get(ref),
+        update: (ref, input) => sandboxes.update(ref, input),
+        start: (ref) => lifecycle.start(ref),
+        stop: (ref, graceS) => lifecycle.stop(ref, graceS),
+        pause: (ref, keep) => pauser.pause(ref, keep),
+        resume: (ref) => pauser.resume(ref),
+        destroy: (ref) => lifecycle.destroy(ref),
+      },
+      snapshots: {
+        create: (ref, input) => snapshots.create(ref, input),
+        list: (ref) => snapshots.list(ref),
+        get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
+        delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
+        restore: (ref, snapshotRef) => restorer.restore(ref, snapshotRef),
+        forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
+        forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
+        export: () => transfer.export(),
+        import: () => transfer.import(),
+      },
+      compare: {
+        diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),
+        diffFile: (from, to, path) => compare.diffFile(from, to, path),
+        merge: (into, input) => merger.merge(into, input),
+        lineage: () => lineage.lineage(),
+      },
+      exec: new ExecService(guests),
+      jobs: new JobService(guests),
+      terminals: new TerminalService(guests),
+      files: new FileService(guests),
+      network: new NetworkService(core),
+      ports,
+      images,
+      tokens,
+      events: new EventService(state, journal, finder),
+      doctor: new DoctorService({
+        state,
+        drivers,
+        disks,
+        absent: {},
+        defaultDriver: config.default_driver,
+        backupFile: home.backupFile,
+      }),
+      health: {
+        check: async () => ({
+          status: 'ok',
+          version,
+          uptime_s: Math.round((now() - startedMs) / 1000),
+          sandboxes: state.sandboxes.sums().count,
+        }),
+      },
+      metrics,
+    };
+
+    const stop = async (): Promise<void> => {
+      await recovered.catch(() => {});
+      await housekeeper.close();
+      await ports.close();
+      await warm.close();
+      await sizer.close();
+      watch.save();
+      for (const driver of Object.values(drivers)) await driver?.close();
+      await disks.close();
+    };
+    return new Daemon({
+      services,
+      recovered,
+      observeRequest: (route, status, seconds) => metrics.observeRequest(route, status, seconds),
+      close: async () => {
+        await stop();
+        await backupOf(state, home)();
+        state.close();
+        await pool.close();
+      },
+      purge: async () => {
+        await recovered.catch(() => {});
+        await housekeeper.close();
+        await ports.close();
+        await warm.close();
+        await sizer.close();
+        const nothing = new Set<string>();
+        for (const driver of Object.values(drivers)) await driver?.sweep(nothing);
+        await network.sweep(nothing);
+        for (const driver of Object.values(drivers)) await driver?.close();
+        await disks.close();
+        state.close();
+        await pool.purge();
+      },
+    });
+  }
+
+  /** Leaves the sandboxes running; the next daemon finds them. */
+  close(): Promise<void> {
+    return this.#close();
+  }
+
+  /** Ends every sandbox and removes all of the home that is not a plain file; those the caller removes. */
+  purge(): Promise<void> {
+    return this.#purge();
+  }
+}
+
+function openDisks(pool: Pool, log: Log): Promise<DiskStore> {
+  return createDiskStore({
+    server: pool.server,
+    engine: pool.engine,
+    directory: pool.directory,
+    makeRoom: async () => {
+      await pool.grow();
+    },
+    freeBytes: () => pool.freeBytes(),
+    onLeftover: (path, error) =>
+      log.warn({ err: error, path }, 'something on the pool could not be removed yet'),
+  });
+}
+
+/** The secret that CLI and SDK find: made at first start, for root's eyes only. */
+function homeToken(home: Home): string {
+  try {
+    return readFileSync(home.tokenFile, 'utf8').trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  const secret = `cpt_${randomBytes(32).toString('base64url')}`;
+  writeFileSync(home.tokenFile, `${secret}\n`, { mode: 0o600, flag: 'wx' });
+  return secret;
+}
+
+function emptyDirectory(home: Home): string {
+  const directory = join(home.directory, 'empty');
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  return directory;
+}
+
+/** Only when something happened since the last one. */
+function backupOf(state: State, home: Home): () => Promise<void> {
+  let savedSeq = -1;
+  return async () => {
+    const seq = state.events.lastSeq();
+    if (seq === savedSeq) return;
+    await state.backup(home.backupFile, rename);
+    savedSeq = seq;
+  };
+}
+
+async function bringBackupBack(home: Home): Promise<void> {
+  const damaged = `${home.databaseFile}.damaged`;
+  await rename(home.databaseFile, damaged).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+  });
+  for (const suffix of ['-wal', '-shm']) await rm(`${home.databaseFile}${suffix}`, { force: true });
+  await copyFile(home.backupFile, home.databaseFile);
+}

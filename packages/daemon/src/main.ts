@@ -1,0 +1,116 @@
+import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { CoppiceError, errorKinds } from '@coppice/protocol';
+import { destination, type Logger, multistream, pino } from 'pino';
+import { type Config, readConfig } from './config/config.ts';
+import { Home } from './config/home.ts';
+import { HomeLock } from './config/home-lock.ts';
+import { checkMachine } from './config/machine-check.ts';
+import { findPrograms } from './config/programs.ts';
+import { Daemon } from './daemon.ts';
+import { DaemonServer } from './daemon-server.ts';
+
+const usage = `usage: coppice-daemon [--home DIR] [--foreground] [--purge] [--restore-backup]
+
+  --home DIR        where all of it lives (default: COPPICE_HOME, or /var/lib/coppice)
+  --foreground      say on standard error what goes into the log
+  --purge           end every sandbox of the home and remove the home, then exit
+  --restore-backup  go back to the last good copy of the database`;
+
+interface Options {
+  readonly home: string;
+  readonly foreground: boolean;
+  readonly purge: boolean;
+  readonly restoreBackup: boolean;
+}
+
+function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options | undefined {
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: {
+        home: { type: 'string' },
+        foreground: { type: 'boolean', default: false },
+        purge: { type: 'boolean', default: false },
+        'restore-backup': { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    });
+    if (values.help) return undefined;
+    return {
+      home: values.home ?? env.COPPICE_HOME ?? '/var/lib/coppice',
+      foreground: values.foreground,
+      purge: values.purge,
+      restoreBackup: values['restore-backup'],
+    };
+  } catch (cause) {
+    throw new CoppiceError('invalid_argument', (cause as Error).message, { hint: usage, cause });
+  }
+}
+
+function makeLog(home: Home, config: Config, foreground: boolean): Logger {
+  const file = destination({ dest: join(home.logDir, 'daemon.log'), mkdir: true, mode: 0o600, sync: true });
+  const streams = foreground ? [{ stream: file }, { stream: process.stderr }] : [{ stream: file }];
+  return pino({ level: config.log_level, base: { pid: process.pid } }, multistream(streams));
+}
+
+async function purge(home: Home, config: Config, log: Logger): Promise<void> {
+  const quiet = { ...config, warm_pool: 0 };
+  const daemon = await Daemon.open({ home, config: quiet, programs: findPrograms(import.meta.dirname), log });
+  await daemon.purge();
+  log.flush();
+}
+
+async function run(options: Options): Promise<void> {
+  if (options.purge && !existsSync(options.home)) return;
+  checkMachine();
+  const home = Home.open(options.home);
+  const lock = HomeLock.take(home.lockFile, home.directory);
+  const config = await readConfig(home.configFile);
+  const log = makeLog(home, config, options.foreground);
+  if (options.purge) {
+    await purge(home, config, log);
+    lock.release();
+    await rm(home.directory, { recursive: true, force: true });
+    return;
+  }
+  const stopAsked = Promise.withResolvers<string>();
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopAsked.resolve(signal));
+  const daemon = await Daemon.open({
+    home,
+    config,
+    programs: findPrograms(import.meta.dirname),
+    log,
+    killAt: process.env.COPPICE_KILL_AT,
+    restoreBackup: options.restoreBackup,
+  });
+  const server = await DaemonServer.listen({ daemon, home, config, log }).catch(async (error: unknown) => {
+    await daemon.close();
+    throw error;
+  });
+  log.info({ url: server.url, home: home.directory }, 'listening');
+  const signal = await stopAsked.promise;
+  log.info({ signal }, 'stopping; sandboxes go on');
+  await server.close();
+  await daemon.close();
+  lock.release();
+  log.flush();
+}
+
+function fail(error: unknown): never {
+  const known = error instanceof CoppiceError ? error : undefined;
+  const text = known === undefined ? String((error as Error)?.stack ?? error) : known.message;
+  process.stderr.write(`coppice-daemon: ${text}\n${known === undefined ? '' : `hint: ${known.hint}\n`}`);
+  process.exit(errorKinds[known?.code ?? 'internal'].exitCode);
+}
+
+try {
+  const options = parseOptions(process.argv.slice(2), process.env);
+  if (options === undefined) process.stdout.write(`${usage}\n`);
+  else await run(options);
+  process.exit(0);
+} catch (error) {
+  fail(error);
+}

@@ -1,0 +1,65 @@
+import type { Event } from '@coppice/protocol';
+import type { Intent } from '../db/intent-table.ts';
+import type { State } from '../db/state.ts';
+import type { KillPoint } from './kill-points.ts';
+
+export type Emit = (type: string, sandboxId: string | null, data?: Readonly<Record<string, unknown>>) => void;
+
+export interface JournalOptions {
+  readonly now: () => number;
+  /** The kill point at which this process dies, for the tests that walk them. */
+  readonly killAt?: string;
+}
+
+/**
+ * Intent first, then the effects, then the new state with its event in one transaction that also clears the intent.
+ * So each crash leaves either nothing, an intent that recovery settles, or the finished work.
+ */
+export class Journal {
+  readonly #state: State;
+  readonly #now: () => number;
+  readonly #killAt: string | undefined;
+  readonly #listeners = new Set<(events: readonly Event[]) => void>();
+
+  constructor(state: State, options: JournalOptions) {
+    this.#state = state;
+    this.#now = options.now;
+    this.#killAt = options.killAt;
+  }
+
+  begin(sandboxId: string, intent: Intent, also: (emit: Emit) => void = () => {}): void {
+    this.commit((emit) => {
+      this.#state.intents.set(sandboxId, intent);
+      also(emit);
+    });
+  }
+
+  /** The new state and its events; ends the intent of the sandbox. */
+  finish<T>(sandboxId: string, work: (emit: Emit) => T): T {
+    return this.commit((emit) => {
+      this.#state.intents.clear(sandboxId);
+      return work(emit);
+    });
+  }
+
+  commit<T>(work: (emit: Emit) => T): T {
+    const events: Event[] = [];
+    const result = this.#state.transaction(() =>
+      work((type, sandboxId, data = {}) => {
+        events.push(this.#state.events.append(this.#now(), type, sandboxId, data));
+      }),
+    );
+    if (events.length > 0) for (const listener of this.#listeners) listener(events);
+    return result;
+  }
+
+  /** Called with the events of each transaction once it is committed, in order. */
+  onCommitted(listener: (events: readonly Event[]) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  step(point: KillPoint): void {
+    if (this.#killAt === point) process.kill(process.pid, 'SIGKILL');
+  }
+}

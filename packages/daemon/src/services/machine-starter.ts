@@ -1,0 +1,135 @@
+import { CoppiceError, type NetworkPolicyBody } from '@coppice/protocol';
+import type { Driver, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+
+export interface Drivers {
+  readonly container: Driver;
+  /** Absent where this machine cannot have it. */
+  readonly gvisor?: Driver | undefined;
+}
+
+export interface MachineStarterParts {
+  readonly drivers: Drivers;
+  readonly network: Network;
+  readonly disks: DiskStore;
+  readonly imageRootfs: (imageId: string) => string;
+}
+
+export interface StartOptions {
+  /** What a checkpoint kept: go on from there instead of from the beginning. */
+  readonly memoryDir?: string | undefined;
+  readonly onBooted?: () => void;
+}
+
+export interface Started {
+  readonly machine: Machine;
+  readonly address: string | null;
+}
+
+const mebibyte = 1024 * 1024;
+
+export const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => ({
+  allowInternet: policy.allow_internet,
+  allowInterSandbox: policy.allow_inter_sandbox,
+  allowedPorts: policy.allowed_ports,
+  allow: policy.allow,
+  deny: policy.deny,
+});
+
+/** A machine starts with nothing but its loopback, so a policy that allows nothing needs nothing done. */
+export const allowsNothing = (policy: NetworkPolicyBody): boolean =>
+  !policy.allow_internet && !policy.allow_inter_sandbox && policy.allow.length === 0;
+
+export const toLimits = (record: Pick<SandboxRecord, 'cpus' | 'memoryMb' | 'pids'>) => ({
+  cpus: record.cpus,
+  memoryBytes: record.memoryMb * mebibyte,
+  pids: record.pids,
+});
+
+export const diskBytes = (record: Pick<SandboxRecord, 'diskMb'>): number => record.diskMb * mebibyte;
+
+/** Joins disk, driver and network into a machine that runs. */
+export class MachineStarter {
+  readonly #parts: MachineStarterParts;
+
+  constructor(parts: MachineStarterParts) {
+    this.#parts = parts;
+  }
+
+  driver(name: SandboxRecord['driver']): Driver {
+    const driver = this.#parts.drivers[name];
+    if (driver !== undefined) return driver;
+    throw new CoppiceError('unsupported', `the driver ${name} cannot be used on this machine`, {
+      hint: 'See `coppice doctor` for what is missing.',
+    });
+  }
+
+  /** When it throws nothing of the machine is left. */
+  async start(record: SandboxRecord, options: StartOptions = {}): Promise<Started> {
+    const driver = this.driver(record.driver);
+    const { memoryDir, onBooted } = options;
+    if (!driver.needsNetns) {
+      const machine = await this.#boot(driver, this.#spec(record), memoryDir);
+      try {
+        onBooted?.();
+        return { machine, address: await this.applyPolicy(record, machine) };
+      } catch (error) {
+        await machine.stop(0);
+        await this.#parts.network.release(record.id);
+        throw error;
+      }
+    }
+    // The policy stands before the first instruction runs.
+    const netns = await this.#parts.network.createNamespace(record.id);
+    try {
+      const { address } = await this.#parts.network.apply(record.id, netns, toNetworkPolicy(record.network));
+      const machine = await this.#boot(driver, { ...this.#spec(record), netns }, memoryDir);
+      onBooted?.();
+      return { machine, address };
+    } catch (error) {
+      await this.#parts.network.release(record.id);
+      throw error;
+    }
+  }
+
+  /** Makes a machine that runs obey the record's policy; `always` also when it allows nothing, to take back what was allowed. */
+  async applyPolicy(record: SandboxRecord, machine: Machine, always = false): Promise<string | null> {
+    if (!always && allowsNothing(record.network)) return null;
+    const netns = this.driver(record.driver).needsNetns
+      ? await this.#parts.network.createNamespace(record.id)
+      : `/proc/${machine.pid}/ns/net`;
+    const { address } = await this.#parts.network.apply(record.id, netns, toNetworkPolicy(record.network));
+    return address;
+  }
+
+  /** A machine that an earlier daemon left running. */
+  async adopt(record: SandboxRecord): Promise<Machine | undefined> {
+    const driver = this.driver(record.driver);
+    const netns = driver.needsNetns ? await this.#parts.network.createNamespace(record.id) : undefined;
+    return driver.adopt({ ...this.#spec(record), ...(netns === undefined ? {} : { netns }) });
+  }
+
+  /** A machine for the warm pool: its disk is there, its name comes later. */
+  startBare(record: SandboxRecord): Promise<Machine> {
+    return this.#boot(this.driver(record.driver), this.#spec(record));
+  }
+
+  #boot(driver: Driver, spec: MachineSpec, memoryDir?: string): Promise<Machine> {
+    if (memoryDir === undefined) return driver.start(spec);
+    if (driver.restore === undefined)
+      throw new CoppiceError('unsupported', `the driver ${driver.name} cannot bring back memory`);
+    return driver.restore(spec, memoryDir);
+  }
+
+  #spec(record: SandboxRecord): MachineSpec {
+    return {
+      id: record.id,
+      hostname: record.hostname,
+      imageDir: this.#parts.imageRootfs(record.imageId),
+      diskDir: this.#parts.disks.diskDir(record.id),
+      limits: toLimits(record),
+      ...(record.workspace === null ? {} : { workspaceDir: record.workspace }),
+    };
+  }
+}

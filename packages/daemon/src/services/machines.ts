@@ -1,0 +1,48 @@
+import type { Machine } from '@coppice/runtime';
+
+/** The sandboxes that run, as this daemon holds them. */
+export class Machines {
+  readonly #live = new Map<string, Machine>();
+  /** Found running by recovery, not yet in hand again. */
+  readonly #arriving = new Map<string, Promise<void>>();
+  readonly #onLost: (sandboxId: string, machine: Machine) => void;
+
+  /** `onLost` hears of a machine that ended while nobody had asked it to. */
+  constructor(onLost: (sandboxId: string, machine: Machine) => void) {
+    this.#onLost = onLost;
+  }
+
+  get(sandboxId: string): Machine | undefined {
+    return this.#live.get(sandboxId);
+  }
+
+  ids(): string[] {
+    return [...this.#live.keys()];
+  }
+
+  add(sandboxId: string, machine: Machine): void {
+    this.#live.set(sandboxId, machine);
+    const ended = () => {
+      if (this.#live.get(sandboxId) === machine) this.#onLost(sandboxId, machine);
+    };
+    // It rejects where cleaning up failed: the machine is gone all the same.
+    machine.exited.then(ended, ended);
+  }
+
+  /** From here on its end is expected. */
+  take(sandboxId: string): Machine | undefined {
+    const machine = this.#live.get(sandboxId);
+    this.#live.delete(sandboxId);
+    return machine;
+  }
+
+  expect(sandboxId: string, arrival: Promise<void>): void {
+    this.#arriving.set(sandboxId, arrival);
+    void arrival.finally(() => this.#arriving.delete(sandboxId));
+  }
+
+  /** Undefined when there is nothing to wait for, so that the common path costs nothing. */
+  arrival(sandboxId: string): Promise<void> | undefined {
+    return this.#arriving.get(sandboxId);
+  }
+}

@@ -1,0 +1,154 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { CoppiceError, type PortForward } from '@coppice/protocol';
+import type { ForwardRecord } from '../db/forward-table.ts';
+import type { State } from '../db/state.ts';
+import type { GuestAccess } from './guest-access.ts';
+import type { Journal } from './journal.ts';
+import type { Log } from './log.ts';
+import { joinStreams } from './port-stream.ts';
+import type { SandboxFinder } from './sandbox-finder.ts';
+import { forwardView } from './views.ts';
+
+export interface PortServiceParts {
+  readonly state: State;
+  readonly journal: Journal;
+  readonly finder: SandboxFinder;
+  readonly guests: GuestAccess;
+  readonly log: Log;
+}
+
+interface Listener {
+  readonly server: Server;
+  readonly sockets: Set<Socket>;
+}
+
+/** Ports of the host's loopback that lead to ports inside, through the guest agent: the sandbox needs no network for it. */
+export class PortService {
+  readonly #parts: PortServiceParts;
+  /** By host port. */
+  readonly #listeners = new Map<number, Listener>();
+
+  constructor(parts: PortServiceParts) {
+    this.#parts = parts;
+  }
+
+  async add(ref: string, guestPort: number, hostPort?: number): Promise<PortForward> {
+    const { finder, state, journal } = this.#parts;
+    const { id, name } = finder.get(ref);
+    const existing = state.forwards.ofSandbox(id).find((forward) => forward.guestPort === guestPort);
+    if (existing !== undefined) {
+      if (hostPort === undefined || hostPort === existing.hostPort) return forwardView(existing);
+      throw new CoppiceError(
+        'name_taken',
+        `port ${guestPort} of ${name} is already forwarded, from ${existing.hostPort}`,
+        { hint: 'Remove that forward first.' },
+      );
+    }
+    const listener = await this.#listen(id, guestPort, hostPort ?? 0);
+    const record = { sandboxId: id, guestPort, hostPort: listener.hostPort };
+    try {
+      journal.commit((emit) => {
+        state.forwards.insert(record);
+        emit('port.forwarded', id, { guest_port: guestPort, host_port: record.hostPort });
+      });
+    } catch (error) {
+      await this.#close(record.hostPort);
+      throw error;
+    }
+    return forwardView(record);
+  }
+
+  async list(ref: string): Promise<PortForward[]> {
+    const { finder, state } = this.#parts;
+    return state.forwards.ofSandbox(finder.get(ref).id).map(forwardView);
+  }
+
+  async remove(ref: string, guestPort: number): Promise<void> {
+    const { finder, state, journal } = this.#parts;
+    const { id, name } = finder.get(ref);
+    const record = state.forwards.ofSandbox(id).find((forward) => forward.guestPort === guestPort);
+    if (record === undefined)
+      throw new CoppiceError('not_found', `port ${guestPort} of sandbox ${name} is not forwarded`);
+    journal.commit((emit) => {
+      state.forwards.delete(id, guestPort);
+      emit('port.removed', id, { guest_port: guestPort, host_port: record.hostPort });
+    });
+    await this.#close(record.hostPort);
+  }
+
+  /** After a restart of the daemon. A port that somebody took meanwhile is said, and the forward stays on record. */
+  async reopen(): Promise<void> {
+    await Promise.all(
+      this.#parts.state.forwards.all().map((forward) =>
+        this.#listen(forward.sandboxId, forward.guestPort, forward.hostPort).catch((error: unknown) => {
+          this.#parts.journal.commit((emit) =>
+            emit('port.lost', forward.sandboxId, {
+              guest_port: forward.guestPort,
+              host_port: forward.hostPort,
+              reason: (error as Error).message,
+            }),
+          );
+        }),
+      ),
+    );
+  }
+
+  async closeForwards(sandboxId: string): Promise<void> {
+    const forwards = this.#parts.state.forwards.ofSandbox(sandboxId);
+    await Promise.all(forwards.map((forward: ForwardRecord) => this.#close(forward.hostPort)));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#listeners.keys()].map((port) => this.#close(port)));
+  }
+
+  async #listen(sandboxId: string, guestPort: number, wanted: number): Promise<{ hostPort: number }> {
+    const sockets = new Set<Socket>();
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
+      sockets.add(socket);
+      socket.on('close', () => sockets.delete(socket));
+      socket.on('error', () => socket.destroy());
+      void this.#serve(sandboxId, guestPort, socket);
+    });
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen({ host: '127.0.0.1', port: wanted, exclusive: true }, resolve);
+    }).catch((cause: NodeJS.ErrnoException) => {
+      if (cause.code !== 'EADDRINUSE' && cause.code !== 'EACCES') throw cause;
+      throw new CoppiceError('in_use', `port ${wanted} of this machine is taken`, {
+        hint: 'Choose another host port, or leave it out to get a free one.',
+        cause,
+      });
+    });
+    const address = server.address();
+    if (address === null || typeof address === 'string') throw new Error('a TCP server has a port');
+    this.#listeners.set(address.port, { server, sockets });
+    return { hostPort: address.port };
+  }
+
+  /** A connection wakes a sandbox that sleeps, and its traffic keeps it awake. */
+  async #serve(sandboxId: string, guestPort: number, socket: Socket): Promise<void> {
+    try {
+      const lease = await this.#parts.guests.acquire(sandboxId);
+      try {
+        await joinStreams(socket, await lease.guest.dial(guestPort), () => lease.touch());
+      } finally {
+        lease.release();
+      }
+    } catch (error) {
+      this.#parts.log.info(
+        { sandbox: sandboxId, guestPort, reason: (error as Error).message },
+        'a forwarded connection was refused',
+      );
+      socket.resetAndDestroy();
+    }
+  }
+
+  async #close(hostPort: number): Promise<void> {
+    const listener = this.#listeners.get(hostPort);
+    if (listener === undefined) return;
+    this.#listeners.delete(hostPort);
+    for (const socket of listener.sockets) socket.destroy();
+    await new Promise((resolve) => listener.server.close(resolve));
+  }
+}

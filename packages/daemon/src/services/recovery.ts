@@ -1,0 +1,212 @@
+import type { Machine } from '@coppice/runtime';
+import type { Intent } from '../db/intent-table.ts';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { Core } from './core.ts';
+import { type Lifecycle, pauseId } from './lifecycle.ts';
+import type { Drivers } from './machine-starter.ts';
+import type { MergeService } from './merge-service.ts';
+import type { Pauser } from './pauser.ts';
+import type { RestoreService } from './restore-service.ts';
+import type { SandboxCreator } from './sandbox-creator.ts';
+
+export interface RecoveryParts {
+  readonly core: Core;
+  readonly drivers: Drivers;
+  readonly lifecycle: Lifecycle;
+  readonly creator: SandboxCreator;
+  readonly restorer: RestoreService;
+  readonly merger: MergeService;
+  readonly pauser: Pauser;
+  /** After a backup came back: what the tables do not know may be newer than they are, so it is left alone. */
+  readonly keepUnknown: boolean;
+}
+
+/** These may have a machine that goes on; of every other intent the machine ends. */
+const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
+
+/**
+ * What the first moments of a daemon are for: machines that run are taken in hand again, what a dead daemon left half done is
+ * finished or undone, and what belongs to nobody is swept away.
+ */
+export class Recovery {
+  readonly #parts: RecoveryParts;
+  readonly #core: Core;
+
+  constructor(parts: RecoveryParts) {
+    this.#parts = parts;
+    this.#core = parts.core;
+  }
+
+  /**
+   * Takes the lock of each sandbox concerned before it returns, so that calls that come in meanwhile wait for just that
+   * sandbox. `swept` settles when nothing unknown is left and new sandboxes may be made; `settled` when all is done.
+   */
+  begin(): { swept: Promise<void>; settled: Promise<void> } {
+    const { state, locks, machines } = this.#core;
+    const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
+    const records = state.sandboxes.all();
+    const known = new Set(records.map((record) => record.id));
+    for (const sandboxId of intents.keys()) if (!known.has(sandboxId)) state.intents.clear(sandboxId);
+
+    const concerned = records.filter((record) => record.state === 'running' || intents.has(record.id));
+    const keep = new Set(
+      concerned
+        .filter((record) => mayRun.has(intents.get(record.id)?.kind ?? 'start'))
+        .map((record) => record.id),
+    );
+    const needed = new Set(
+      records
+        .filter(({ id, state }) => state === 'paused' || intents.get(id)?.kind === 'pause')
+        .map(({ id }) => pauseId(id)),
+    );
+    for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
+    const swept = this.#sweep(keep, known, needed);
+    const settling = concerned.map((record) => {
+      const intent = intents.get(record.id);
+      let arrived: () => void = () => {};
+      if (keep.has(record.id))
+        machines.expect(
+          record.id,
+          new Promise((resolve) => {
+            arrived = resolve;
+          }),
+        );
+      return locks.exclusive(record.id, async () => {
+        try {
+          const machine = keep.has(record.id) ? await this.#adopt(record) : undefined;
+          if (intent === undefined) await this.#keepRunning(record, machine, arrived);
+          else await this.#settle(record, intent, machine, swept, arrived);
+        } catch (error) {
+          this.#core.log.error({ err: error, sandbox: record.id }, 'a sandbox could not be recovered');
+          this.#parts.lifecycle.fail(record, `it could not be recovered: ${(error as Error).message}`);
+        } finally {
+          arrived();
+        }
+      });
+    });
+    return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
+  }
+
+  async #adopt(record: SandboxRecord): Promise<Machine | undefined> {
+    const machine = await this.#core.starter.adopt(record);
+    if (machine !== undefined) this.#core.machines.add(record.id, machine);
+    return machine;
+  }
+
+  async #keepRunning(
+    record: SandboxRecord,
+    machine: Machine | undefined,
+    arrived: () => void,
+  ): Promise<void> {
+    if (machine === undefined) {
+      this.#parts.lifecycle.fail(record, 'it ended while no daemon was there to see it');
+      return;
+    }
+    arrived();
+    // The daemon may have died between enforcing a policy and writing it down.
+    await this.#core.starter.applyPolicy(record, machine, record.address !== null);
+  }
+
+  async #settle(
+    record: SandboxRecord,
+    intent: Intent,
+    machine: Machine | undefined,
+    swept: Promise<void>,
+    arrived: () => void,
+  ): Promise<void> {
+    const { journal, state, starter } = this.#core;
+    const { lifecycle, creator, restorer, merger, pauser } = this.#parts;
+    const { id } = record;
+    switch (intent.kind) {
+      case 'create':
+        await swept;
+        await this.#core.network.release(id);
+        await this.#core.disks.removeDisk(id);
+        creator.forget(record);
+        return;
+      case 'start':
+      case 'resume':
+        if (machine !== undefined) {
+          const address = await starter.applyPolicy(record, machine, true);
+          this.#core.machines.take(id);
+          lifecycle.started(
+            record,
+            machine,
+            address,
+            intent.kind === 'start' ? 'sandbox.started' : 'sandbox.resumed',
+          );
+          if (intent.kind === 'resume') await lifecycle.dropPause(id);
+        } else if (intent.kind === 'resume') await pauser.rewind(record);
+        else journal.finish(id, () => {});
+        return;
+      case 'stop':
+        await swept;
+        await lifecycle.dropPause(id);
+        journal.finish(id, (emit) => {
+          state.sandboxes.update(id, { state: 'stopped', failure: null, pauseKeep: null, startedAtMs: null });
+          emit('sandbox.stopped', id, { name: record.name });
+        });
+        return;
+      case 'destroy':
+        await swept;
+        await lifecycle.destroyLocked(record);
+        return;
+      case 'snapshot':
+        arrived();
+        await this.#core.disks.removeSnapshot(intent.snapshotId);
+        if (record.state === 'running' && machine === undefined)
+          lifecycle.fail(record, 'it ended while no daemon was there to see it');
+        else journal.finish(id, () => {});
+        return;
+      case 'restore': {
+        await swept;
+        await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent.wasRunning);
+        return;
+      }
+      case 'merge':
+        if (record.state === 'running' && machine === undefined)
+          lifecycle.fail(record, 'it ended in the middle of a merge while no daemon was there to see it');
+        await merger.redo(record, intent);
+        return;
+      case 'pause':
+        if (intent.checkpointed) {
+          const keep = (await this.#hasPauseMemory(id)) ? 'memory' : 'disk';
+          await pauser.finishPause(record, keep);
+        } else {
+          await lifecycle.dropPause(id);
+          if (machine === undefined) lifecycle.fail(record, 'it ended while no daemon was there to see it');
+          else journal.finish(id, () => {});
+        }
+        return;
+    }
+  }
+
+  async #hasPauseMemory(id: string): Promise<boolean> {
+    return (await this.#core.disks.list()).snapshots.includes(pauseId(id));
+  }
+
+  async #sweep(
+    keep: ReadonlySet<string>,
+    known: ReadonlySet<string>,
+    needed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { network, log } = this.#core;
+    if (this.#parts.keepUnknown) return;
+    const drivers = Object.values(this.#parts.drivers).filter((driver) => driver !== undefined);
+    const removed = (await Promise.all(drivers.map((driver) => driver.sweep(keep)))).flat();
+    if (removed.length > 0) log.info({ machines: removed }, 'machines that belong to no sandbox were ended');
+    await Promise.all([network.sweep(known), this.#sweepDisks(known, needed)]);
+  }
+
+  /** `needed`: besides the snapshots in their table, what pauses keep and what an intent will still ask for. */
+  async #sweepDisks(known: ReadonlySet<string>, needed: ReadonlySet<string>): Promise<void> {
+    const { disks, state } = this.#core;
+    const found = await disks.list();
+    await Promise.all([
+      ...found.disks.filter((id) => !known.has(id)).map((id) => disks.removeDisk(id)),
+      ...found.snapshots
+        .filter((id) => !needed.has(id) && state.snapshots.byId(id) === undefined)
+        .map((id) => disks.removeSnapshot(id)),
+    ]);
+  }
+}

@@ -1,0 +1,93 @@
+import { CoppiceError, type createSnapshotSchema, type Snapshot } from '@coppice/protocol';
+import type { z } from 'zod';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { Core } from './core.ts';
+import type { SnapshotSizer } from './snapshot-sizer.ts';
+import type { SnapshotTaker } from './snapshot-taker.ts';
+import { snapshotView } from './views.ts';
+
+/** Snapshots as things of their own: take, find, delete. */
+export class SnapshotService {
+  readonly #core: Core;
+  readonly #taker: SnapshotTaker;
+  readonly #sizer: SnapshotSizer;
+
+  constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer) {
+    this.#core = core;
+    this.#taker = taker;
+    this.#sizer = sizer;
+  }
+
+  async create(ref: string, input: z.output<typeof createSnapshotSchema>): Promise<Snapshot> {
+    const { finder, locks, activity } = this.#core;
+    const { id } = finder.get(ref);
+    const record = await locks.exclusive(id, () => this.#taker.take(finder.get(id), input));
+    activity.touch(id);
+    this.#sizer.add(record.id);
+    return snapshotView(record);
+  }
+
+  async list(sandboxRef?: string): Promise<Snapshot[]> {
+    const { state, finder } = this.#core;
+    const records =
+      sandboxRef === undefined ? state.snapshots.all() : state.snapshots.ofSandbox(finder.get(sandboxRef).id);
+    return records.map(snapshotView);
+  }
+
+  async get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot> {
+    return snapshotView(this.#find(snapshotRef, sandboxRef));
+  }
+
+  async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {
+    const { id } = this.#find(snapshotRef, sandboxRef);
+    await this.#core.locks.exclusive(id, async () => {
+      const record = this.#core.finder.snapshot(id);
+      const dependants = this.#core.state.sandboxes.grownFrom(id);
+      if (dependants.length > 0) {
+        const names = dependants.map((sandbox) => sandbox.name).join(', ');
+        throw new CoppiceError(
+          'in_use',
+          `snapshot ${record.name} is what ${names} grew from, and what a merge needs`,
+          {
+            details: { sandboxes: dependants.map((sandbox) => sandbox.id) },
+            hint: `Destroy ${names} first.`,
+          },
+        );
+      }
+      await this.#remove(record);
+    });
+  }
+
+  /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
+  async prune(snapshotId: string): Promise<void> {
+    const { state, locks } = this.#core;
+    await locks.exclusive(snapshotId, async () => {
+      const record = state.snapshots.byId(snapshotId);
+      if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
+        return;
+      await this.#remove(record);
+    });
+  }
+
+  /** First out of the tables: what recovery finds on the pool and in no table, it removes. */
+  async #remove(record: SnapshotRecord): Promise<void> {
+    const { journal, state, disks } = this.#core;
+    const neighbours = state.snapshots
+      .all()
+      .filter((other) => other.parentId === record.id || other.id === record.parentId);
+    journal.commit((emit) => {
+      state.snapshots.delete(record);
+      state.sandboxes.rebase(record.id, record.parentId);
+      emit('snapshot.deleted', record.sandboxId, { snapshot_id: record.id, name: record.name });
+    });
+    journal.step('snapshot-delete.committed');
+    await disks.removeSnapshot(record.id);
+    journal.step('snapshot-delete.removed');
+    for (const neighbour of neighbours) this.#sizer.add(neighbour.id);
+  }
+
+  #find(snapshotRef: string, sandboxRef?: string): SnapshotRecord {
+    const { finder } = this.#core;
+    return finder.snapshot(snapshotRef, sandboxRef === undefined ? undefined : finder.get(sandboxRef).id);
+  }
+}

@@ -1,0 +1,71 @@
+import type { PortForward, Sandbox, Snapshot, Token } from '@coppice/protocol';
+import type { ForwardRecord } from '../db/forward-table.ts';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { TokenRecord } from '../db/token-table.ts';
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+const isoOrNull = (ms: number | null): string | null => (ms === null ? null : iso(ms));
+
+export const forwardView = (forward: ForwardRecord): PortForward => ({
+  guest_port: forward.guestPort,
+  host_port: forward.hostPort,
+  url: `http://127.0.0.1:${forward.hostPort}`,
+});
+
+export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRecord[]): Sandbox => ({
+  id: record.id,
+  name: record.name,
+  state: record.state,
+  failure: record.failure,
+  image: record.imageName,
+  driver: record.driver,
+  cpus: record.cpus,
+  memory_mb: record.memoryMb,
+  disk_mb: record.diskMb,
+  pids: record.pids,
+  env_names: Object.keys(record.env).sort(),
+  labels: { ...record.labels },
+  network: record.network,
+  address: record.address,
+  hostname: record.hostname,
+  forwards: forwards.map(forwardView),
+  idle_timeout_s: record.idleTimeoutS,
+  idle_action: record.idleAction,
+  max_lifetime_s: record.maxLifetimeS,
+  workspace: record.workspace,
+  parent:
+    record.parentSnapshotId === null
+      ? null
+      : { snapshot_id: record.parentSnapshotId, sandbox_id: record.parentSandboxId },
+  created_at: iso(record.createdAtMs),
+  started_at: isoOrNull(record.startedAtMs),
+});
+
+export const snapshotView = (record: SnapshotRecord): Snapshot => ({
+  id: record.id,
+  name: record.name,
+  note: record.note,
+  tags: [...record.tags],
+  sandbox_id: record.sandboxId,
+  sandbox_name: record.sandboxName,
+  parent_id: record.parentId,
+  image: record.imageName,
+  driver: record.driver,
+  engine: record.engine,
+  has_memory: record.memoryBytes !== null,
+  memory_bytes: record.memoryBytes,
+  pause_ms: record.pauseMs,
+  referenced_bytes: record.referencedBytes,
+  used_bytes: record.usedBytes,
+  created_at: iso(record.createdAtMs),
+});
+
+export const tokenView = (record: TokenRecord): Token => ({
+  id: record.id,
+  name: record.name,
+  scope: record.scope as Token['scope'],
+  created_at: iso(record.createdAtMs),
+  expires_at: isoOrNull(record.expiresAtMs),
+  last_used_at: isoOrNull(record.lastUsedAtMs),
+});

@@ -1,0 +1,139 @@
+import type { IdSource } from '@coppice/protocol';
+import type { Machine, Network } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { Log } from './log.ts';
+import { diskBytes, type MachineStarter } from './machine-starter.ts';
+import type { SandboxPlan } from './sandbox-creator.ts';
+
+export interface WarmMachine {
+  readonly id: string;
+  readonly machine: Machine;
+}
+
+export interface WarmPoolParts {
+  readonly size: number;
+  /** The shape that is kept warm; undefined while its image does not exist yet. */
+  readonly shape: () => SandboxPlan | undefined;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly network: Network;
+  readonly ids: IdSource;
+  readonly log: Log;
+}
+
+/** After a take the caller's own work comes first; a refill may wait that long. */
+const refillDelayMs = 25;
+const retryDelayMs = 5_000;
+
+/**
+ * Started machines of the default shape, on empty disks. They are in no table: what a dead daemon had kept warm belongs to
+ * nobody, and the next one sweeps it.
+ */
+export class WarmPool {
+  readonly #parts: WarmPoolParts;
+  readonly #ready: WarmMachine[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #filling: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(parts: WarmPoolParts) {
+    this.#parts = parts;
+  }
+
+  get readyCount(): number {
+    return this.#ready.length;
+  }
+
+  /** A machine of just this shape, or undefined: never one that is nearly right. */
+  take(plan: SandboxPlan): WarmMachine | undefined {
+    if (this.#ready.length === 0 || !this.#fits(plan)) return undefined;
+    const warm = this.#ready.shift();
+    this.refillSoon();
+    return warm;
+  }
+
+  async rename({ machine }: WarmMachine, hostname: string): Promise<void> {
+    if (machine.setHostname !== undefined) await machine.setHostname(hostname);
+    else await machine.guest.setHostname(hostname);
+  }
+
+  async discard({ id, machine }: WarmMachine): Promise<void> {
+    await machine.stop(0);
+    await this.#parts.network.release(id);
+    await this.#parts.disks.removeDisk(id);
+  }
+
+  refillSoon(delayMs = refillDelayMs): void {
+    if (this.#closed || this.#timer !== undefined || this.#parts.size === 0) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#filling ??= this.#fill().finally(() => {
+        this.#filling = undefined;
+      });
+    }, delayMs);
+    this.#timer.unref();
+  }
+
+  /** Warm machines do not outlive the daemon that knows them. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    await this.#filling;
+    await Promise.all(this.#ready.splice(0).map((warm) => this.discard(warm)));
+  }
+
+  async #fill(): Promise<void> {
+    while (!this.#closed && this.#ready.length < this.#parts.size) {
+      const shape = this.#parts.shape();
+      if (shape === undefined) return;
+      try {
+        await this.#addOne(shape);
+      } catch (error) {
+        this.#parts.log.warn({ err: error }, 'a warm sandbox could not be started');
+        this.refillSoon(retryDelayMs);
+        return;
+      }
+    }
+  }
+
+  async #addOne(shape: SandboxPlan): Promise<void> {
+    const { disks, ids, starter } = this.#parts;
+    const id = ids.next('sandbox');
+    try {
+      await disks.createDisk(id, diskBytes(shape));
+      const machine = await starter.startBare({ ...shape, id } as SandboxRecord);
+      const warm = { id, machine };
+      this.#ready.push(warm);
+      const ended = () => void this.#drop(warm);
+      machine.exited.then(ended, ended);
+    } catch (error) {
+      await disks.removeDisk(id);
+      throw error;
+    }
+  }
+
+  async #drop(warm: WarmMachine): Promise<void> {
+    const index = this.#ready.indexOf(warm);
+    if (index < 0) return;
+    this.#ready.splice(index, 1);
+    await this.discard(warm).catch((error: unknown) => {
+      this.#parts.log.warn({ err: error }, 'a warm sandbox that ended could not be cleaned');
+    });
+    this.refillSoon(retryDelayMs);
+  }
+
+  #fits(plan: SandboxPlan): boolean {
+    const shape = this.#parts.shape();
+    return (
+      shape !== undefined &&
+      plan.workspace === null &&
+      plan.driver === shape.driver &&
+      plan.imageId === shape.imageId &&
+      plan.cpus === shape.cpus &&
+      plan.memoryMb === shape.memoryMb &&
+      plan.diskMb === shape.diskMb &&
+      plan.pids === shape.pids
+    );
+  }
+}
