@@ -1,3 +1,4 @@
+export { type DiskStoreHarness, describeDiskStore } from './disk-store-conformance.ts';
 export { type DriverTraits, describeDriver } from './driver-conformance.ts';
 export {
   DriverWorkbench,
@@ -7,5 +8,6 @@ export {
   runIn,
   shellIn,
 } from './driver-workbench.ts';
+export { fillWithOddities, treeListing } from './odd-tree.ts';
 export { linkHostImage, sharedHostRootfs } from './shared-host-image.ts';
 export { tinyImage } from './tiny-image.ts';
