@@ -23,11 +23,11 @@ export interface TreeEntry {
 }
 
 const kinds: Readonly<Record<number, EntryKind>> = {
-  7: 'file',
+  8: 'file',
   4: 'directory',
-  9: 'symlink',
+  10: 'symlink',
   1: 'fifo',
-  11: 'socket',
+  12: 'socket',
 };
 
 const headerBytes = 56;
