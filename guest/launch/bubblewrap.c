@@ -62,18 +62,20 @@ static bool place(const struct inherited *fds) {
   return syscall(SYS_close_range, first_free, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
 }
 
-void exec_bubblewrap(const struct setup *setup, const char *hostname, bool workspace, const struct inherited *fds, char *reason) {
+void exec_bubblewrap(const struct setup *setup, const struct message *request, const struct inherited *fds, char *reason) {
   static char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
   count = 0;
   PUSH(setup->bwrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup");
-  PUSH("--as-pid-1", "--new-session", "--hostname", hostname, "--chdir", "/");
+  PUSH("--as-pid-1", "--new-session", "--hostname", message_get(request, "hostname"), "--chdir", "/");
   PUSH("--bind", built_root, "/", "--proc", "/proc", "--dev", "/dev", "--mqueue", "/dev/mqueue");
-  PUSH("--perms", "1777", "--tmpfs", "/dev/shm", "--perms", "0755", "--tmpfs", "/run");
+  /* What lies in memory is bounded below the sandbox's limit: files there cannot be reclaimed by killing. */
+  PUSH("--perms", "1777", "--size", message_get(request, "shm"), "--tmpfs", "/dev/shm", "--remount-ro", "/dev");
+  PUSH("--perms", "0755", "--size", message_get(request, "tmpfs"), "--tmpfs", "/run");
   PUSH("--perms", "1777", "--dir", "/run/lock", "--perms", "0755", "--dir", "/run/coppice", "--ro-bind", built_agent, "/run/coppice/agent");
   PUSH("--perms", "0755", "--tmpfs", "/sys", "--ro-bind", "/sys/devices/system/cpu", "/sys/devices/system/cpu");
   PUSH("--remount-ro", "/sys");
   push_masks();
-  if (workspace) PUSH("--bind", built_workspace, "/workspace");
+  if (message_get(request, "workspace")) PUSH("--bind", built_workspace, "/workspace");
   PUSH("--cap-drop", "ALL");
   for (size_t index = 0; index < sizeof capabilities / sizeof *capabilities; index++) PUSH("--cap-add", capabilities[index]);
   PUSH("--seccomp", "4", "--info-fd", "5", "--", "/run/coppice/agent", "--listen-fd", "3");

@@ -67,7 +67,7 @@ struct inherited {
   int info;
   int log;
 };
-void exec_bubblewrap(const struct setup *setup, const char *hostname, bool workspace, const struct inherited *fds, char *reason);
+void exec_bubblewrap(const struct setup *setup, const struct message *request, const struct inherited *fds, char *reason);
 
 /* seccomp.c */
 int make_seccomp_program(void);

@@ -31,25 +31,35 @@ static void standby_path(char *path, const char *parent, unsigned number) {
   snprintf(path, PATH_MAX, "%s/standby-%d-%u", parent, (int)getpid(), number);
 }
 
+/* The parent goes with the last that leaves it, so it may vanish under one that arrives. */
+static bool make_in(const char *parent, const char *path) {
+  for (int attempt = 0; attempt < 10; attempt++) {
+    if (mkdir(path, 0755) == 0) return true;
+    if (errno != ENOENT || (mkdir(parent, 0755) < 0 && errno != EEXIST)) return false;
+  }
+  return false;
+}
+
 static bool enter_cgroups(const struct setup *setup, unsigned number, char *reason) {
   char path[PATH_MAX], procs[PATH_MAX + 16];
   for (size_t index = 0; index < setup->v1_count; index++) {
     standby_path(path, setup->v1_parents[index], number);
-    if (mkdir(path, 0755) < 0) return fail(reason, "make %s", path);
+    if (!make_in(setup->v1_parents[index], path)) return fail(reason, "make %s", path);
     snprintf(procs, sizeof procs, "%s/cgroup.procs", path);
     if (!cgroup_write(procs, "0")) return fail(reason, "enter %s", path);
   }
   return true;
 }
 
-/* Goes on past a failure: a directory that stays is found by the next sweep. */
+/* Goes on past a failure: a directory that stays is found by the next sweep. The parent stays where others are in it. */
 static void leave_cgroups(const struct setup *setup, unsigned number) {
   char path[PATH_MAX], procs[PATH_MAX + 16];
   for (size_t index = 0; index < setup->v1_count; index++) {
-    snprintf(procs, sizeof procs, "%s/cgroup.procs", setup->v1_parents[index]);
+    snprintf(procs, sizeof procs, "%s/../cgroup.procs", setup->v1_parents[index]);
     cgroup_write(procs, "0");
     standby_path(path, setup->v1_parents[index], number);
     rmdir(path);
+    rmdir(setup->v1_parents[index]);
   }
 }
 
@@ -78,7 +88,7 @@ static bool apply_limits(const struct message *request, char *reason) {
 }
 
 static bool prepare(const struct setup *setup, unsigned number, const struct message *request, char *reason) {
-  static const char *const needed[] = {"id", "run", "image", "disk", "hostname", "base"};
+  static const char *const needed[] = {"id", "run", "image", "disk", "hostname", "base", "shm", "tmpfs"};
   errno = 0;
   for (size_t index = 0; index < sizeof needed / sizeof *needed; index++)
     if (!message_get(request, needed[index])) return fail(reason, "a start without %s", needed[index]);

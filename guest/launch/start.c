@@ -101,7 +101,7 @@ static void inner(const struct setup *setup, const struct message *request, cons
   umask(0022);
   limit_resources();
   if (!build_root(trees, reason)) return;
-  exec_bubblewrap(setup, message_get(request, "hostname"), trees->workspace >= 0, fds, reason);
+  exec_bubblewrap(setup, request, fds, reason);
 }
 
 static pid_t clone_into(int cgroup) {

@@ -1,15 +1,4 @@
-import { fileURLToPath } from 'node:url';
 import { describeDriver } from '@coppice/testkit';
-import { ContainerDriver } from '../src/index.ts';
+import { makeContainerDriver } from './container/make-container-driver.ts';
 
-const program = (name: string) => fileURLToPath(new URL(`../../../guest/build/${name}`, import.meta.url));
-
-describeDriver(
-  'container',
-  (home, homeKey) =>
-    new ContainerDriver({
-      home,
-      homeKey,
-      programs: { launch: program('coppice-launch'), agent: program('coppice-agent') },
-    }),
-);
+describeDriver('container', makeContainerDriver);

@@ -11,14 +11,17 @@ export function writeCgroupFile(file: string, value: string): void {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'EBUSY' && file.includes('memory')) {
-      throw new CoppiceError('wrong_state', `the sandbox uses more memory than the new limit: ${value}`, {
-        hint: 'Stop something inside, or choose a higher limit.',
-        cause: error,
-      });
+      throw memoryInUse(Number(value), error);
     }
     throw new CoppiceError('internal', `writing ${value} to ${file} failed with ${code}`, { cause: error });
   }
 }
+
+export const memoryInUse = (limitBytes: number, cause?: unknown): CoppiceError =>
+  new CoppiceError('wrong_state', `the sandbox uses more memory than the new limit of ${limitBytes} bytes`, {
+    hint: 'Stop something inside, or choose a higher limit.',
+    cause,
+  });
 
 /** Empty when the group is gone, as its last process may end at any time. */
 export function readCgroupFile(file: string): string {

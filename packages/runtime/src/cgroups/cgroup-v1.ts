@@ -38,7 +38,8 @@ export class CgroupV1 implements CgroupHierarchy {
     const first = memory[0];
     // Memory with swap may never be less than memory alone: what grows, grows from the outer one.
     if (first !== undefined && readCgroupNumber(first.file) < limits.memoryBytes) memory.reverse();
-    for (const { file, value } of [...this.#cpu(group, limits), ...memory, ...this.#pids(group, limits)]) {
+    // Memory first: it alone can be refused, and then nothing has changed.
+    for (const { file, value } of [...memory, ...this.#cpu(group, limits), ...this.#pids(group, limits)]) {
       writeCgroupFile(file, value);
     }
   }

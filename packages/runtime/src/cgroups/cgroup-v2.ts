@@ -1,6 +1,12 @@
 import { join } from 'node:path';
 import type { MachineLimits, MachineUsage } from '../driver.ts';
-import { makeCgroup, readCgroupFile, readCgroupNumber, writeCgroupFile } from './cgroup-files.ts';
+import {
+  makeCgroup,
+  memoryInUse,
+  readCgroupFile,
+  readCgroupNumber,
+  writeCgroupFile,
+} from './cgroup-files.ts';
 import {
   type CgroupFreezer,
   type CgroupHierarchy,
@@ -51,6 +57,8 @@ export class CgroupV2 implements CgroupHierarchy {
   }
 
   change(group: string, limits: MachineLimits): void {
+    // Version 2 would take the limit and kill; version 1 refuses, and so does this.
+    if ((this.usage(group).memoryBytes ?? 0) > limits.memoryBytes) throw memoryInUse(limits.memoryBytes);
     for (const { file, value } of this.settings(group, limits)) writeCgroupFile(file, value);
   }
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { readCgroupFile } from './cgroup-files.ts';
@@ -80,9 +80,9 @@ export class HomeCgroups {
     return [...names].sort();
   }
 
-  /** Removes the parent where no sandbox is left below it. */
-  async release(): Promise<void> {
-    if (this.list().length === 0) await this.group('').remove();
+  /** Removes the parent where nothing is left below it. */
+  release(): void {
+    for (const directory of this.#directories()) removeIfEmpty(directory);
   }
 
   #hierarchies(): CgroupHierarchy[] {
@@ -100,6 +100,15 @@ function readCgroupMounts(): CgroupMounts {
 
 function readControllers(mount: string): string[] {
   return readCgroupFile(join(mount, 'cgroup.controllers')).trim().split(' ');
+}
+
+function removeIfEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code !== 'ENOENT' && code !== 'EBUSY' && code !== 'ENOTEMPTY') throw error;
+  }
 }
 
 function childrenOf(directory: string): string[] {

@@ -92,7 +92,10 @@ export class ContainerDriver implements Driver {
     }
     // An earlier daemon may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
-    return this.#take(spec.id, init);
+    const monitor = readMachineRecord(this.#runDir(spec.id))?.monitor;
+    const machine = await this.#take(spec.id, init);
+    if (monitor !== undefined) await this.#launcher.endMonitor(monitor, init);
+    return machine;
   }
 
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
@@ -118,7 +121,7 @@ export class ContainerDriver implements Driver {
     for (const machine of this.#machines.values()) machine.guest.close();
     this.#machines.clear();
     await this.#launcher.close();
-    await this.#cgroups.release();
+    this.#cgroups.release();
   }
 
   async #start(spec: MachineSpec): Promise<Machine> {
@@ -139,10 +142,11 @@ export class ContainerDriver implements Driver {
         workspaceDir: spec.workspaceDir,
         hostname: spec.hostname,
         firstId: firstIdOf(slot),
+        memoryBytes: spec.limits.memoryBytes,
         v2Directory: cgroup.v2Directory,
         settings: cgroup.settings(spec.limits),
       });
-      writeMachineRecord(runDir, { ...record, init });
+      writeMachineRecord(runDir, { ...record, init, monitor });
       const machine = await this.#take(spec.id, init);
       await this.#launcher.endMonitor(monitor, init);
       return machine;

@@ -21,6 +21,8 @@ export interface LaunchRequest {
   readonly workspaceDir: string | undefined;
   readonly hostname: string;
   readonly firstId: number;
+  /** What bounds the filesystems in memory. */
+  readonly memoryBytes: number;
   readonly v2Directory: string | null;
   readonly settings: readonly CgroupSetting[];
 }
@@ -35,6 +37,8 @@ interface Watched {
   readonly identity: ProcessIdentity;
   readonly onExit: () => void;
 }
+
+const restartPauseMs = 100;
 
 type Answer = PromiseWithResolvers<Map<string, string>>;
 
@@ -68,6 +72,8 @@ export class Launcher {
       ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
       ['hostname', request.hostname],
       ['base', String(request.firstId)],
+      ['shm', String(Math.floor(request.memoryBytes / 2))],
+      ['tmpfs', String(Math.floor(request.memoryBytes / 8))],
       ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
       ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
     ]);
@@ -161,8 +167,14 @@ export class Launcher {
     for (const waiting of this.#pending.values()) waiting.reject(failure);
     this.#pending.clear();
     if (this.#closed) return;
+    // Not at once, lest a server that cannot live takes all the time there is.
+    setTimeout(() => this.#watchAgain(), restartPauseMs).unref();
+  }
+
+  #watchAgain(): void {
+    if (this.#closed) return;
     for (const { identity, onExit } of [...this.#watched.values()]) {
-      // A second server that dies at once is lost in turn and leads back here, so this is no dead end.
+      // Fails only when this server is lost in turn, which leads back here.
       this.watch(identity, onExit).catch(() => {});
     }
   }

@@ -11,6 +11,8 @@ export interface MachineRecord {
   readonly slot: number;
   /** Absent while it starts. */
   readonly init?: ProcessIdentity;
+  /** What bubblewrap left beside it, and which is to be ended. */
+  readonly monitor?: ProcessIdentity;
 }
 
 const fileName = 'machine.json';

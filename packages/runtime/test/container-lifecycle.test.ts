@@ -1,0 +1,100 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DriverWorkbench, eventually, shellIn, tinyImage } from '@coppice/testkit';
+import { expect, test } from 'vitest';
+import { makeContainerDriver } from './container/make-container-driver.ts';
+
+const open = async () => DriverWorkbench.open(await tinyImage(), makeContainerDriver);
+
+/** The launch servers and standbys of one home, by what they were started with. */
+const launchers = (homeKey: string): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const line = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
+        return line.includes('coppice-launch\0serve') && line.includes(`coppice-${homeKey}`);
+      } catch {
+        return false;
+      }
+    });
+
+const parentOf = (pid: number): number =>
+  Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]);
+
+test('a sandbox goes on, and its end is noticed, when the launcher is killed', async () => {
+  await using bench = await open();
+  const machine = await bench.start();
+  const server = launchers(bench.homeKey).find((pid) => parentOf(pid) === process.pid);
+  process.kill(server!, 'SIGKILL');
+  expect((await shellIn(machine.guest, 'echo alive')).stdout).toBe('alive\n');
+  await eventually('another launcher serves', () => {
+    const others = launchers(bench.homeKey);
+    return others.some((pid) => pid !== server && parentOf(pid) === process.pid);
+  });
+  process.kill(machine.pid, 'SIGKILL');
+  await machine.exited;
+  expect(bench.remains(machine.id)).toEqual([]);
+  expect((await shellIn((await bench.start()).guest, 'echo more')).stdout).toBe('more\n');
+});
+
+test('a closed driver leaves no launcher, standby or cgroup behind', async () => {
+  const bench = await open();
+  await bench.start();
+  expect(launchers(bench.homeKey).length).toBeGreaterThan(0);
+  await bench[Symbol.asyncDispose]();
+  expect(launchers(bench.homeKey)).toEqual([]);
+  const named = readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .filter((line) => / - cgroup2? /.test(line))
+    .flatMap((line) => readdirSync(line.split(' ')[4]!));
+  expect(named.filter((name) => name.includes(bench.homeKey))).toEqual([]);
+});
+
+test('only the agent of a sandbox runs beside it: bubblewrap is gone', async () => {
+  await using bench = await open();
+  const machine = await bench.start();
+  await eventually('the sandbox has one process', async () => (await machine.usage()).pids === 1);
+});
+
+test('the last usage is still known after the end', async () => {
+  await using bench = await open();
+  const machine = await bench.start();
+  await machine.stop(0);
+  const usage = await machine.usage();
+  expect(usage).toMatchObject({ pids: 0, memoryBytes: 0 });
+  expect(usage.cpuUsec).toBeGreaterThan(0);
+});
+
+test('what an interrupted start left is cleared by the next start', async () => {
+  await using bench = await open();
+  const spec = bench.spec();
+  const runDir = join(bench.home, 'run', spec.id);
+  mkdirSync(runDir, { recursive: true });
+  const record = { driver: 'container', bootId: 'of-another-life', slot: 3, init: { pid: 1, started: '1' } };
+  writeFileSync(join(runDir, 'machine.json'), JSON.stringify(record));
+  expect(await bench.driver.adopt(spec)).toBeUndefined();
+  const machine = await bench.driver.start(spec);
+  expect((await shellIn(machine.guest, 'echo up')).stdout).toBe('up\n');
+});
+
+test('a home with a very long path works', async () => {
+  await using bench = await open();
+  const home = join(bench.home, ...Array.from({ length: 4 }, () => 'x'.repeat(40)));
+  mkdirSync(home, { recursive: true });
+  const driver = makeContainerDriver(home, bench.homeKey);
+  try {
+    const machine = await driver.start(bench.spec());
+    expect((await shellIn(machine.guest, 'echo far')).stdout).toBe('far\n');
+    await machine.stop(0);
+  } finally {
+    await driver.sweep(new Set());
+    await driver.close();
+  }
+});
+
+test('the probe says what the driver stands on', async () => {
+  await using bench = await open();
+  expect(await bench.driver.probe()).toMatchObject({ usable: true, findings: [], memoryCompatibility: null });
+});

@@ -1,0 +1,127 @@
+import { execFile } from 'node:child_process';
+import { mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { DriverWorkbench, runIn, shellIn, tinyImage } from '@coppice/testkit';
+import { expect, test } from 'vitest';
+import { makeContainerDriver } from './container/make-container-driver.ts';
+
+const open = async () => DriverWorkbench.open(await tinyImage(), makeContainerDriver);
+
+/** Chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot, setfcap. */
+const grantedCapabilities = '00000000800405fb';
+
+test('programs of a sandbox have few capabilities, no new privileges and a filter of system calls', async () => {
+  await using bench = await open();
+  const { guest } = await bench.start();
+  const { stdout } = await shellIn(guest, 'cat /proc/self/status');
+  expect(stdout).toMatch(new RegExp(`^CapEff:\\s+${grantedCapabilities}$`, 'm'));
+  expect(stdout).toMatch(new RegExp(`^CapPrm:\\s+${grantedCapabilities}$`, 'm'));
+  expect(stdout).toMatch(/^NoNewPrivs:\s+1$/m);
+  expect(stdout).toMatch(/^Seccomp:\s+2$/m);
+  const user = await shellIn(guest, 'cat /proc/self/status', { user: 'user' });
+  expect(user.stdout).toMatch(/^CapEff:\s+0+$/m);
+});
+
+test('every sandbox has a range of ids and namespaces of its own', async () => {
+  await using bench = await open();
+  const machines = [await bench.start(), await bench.start()];
+  const maps = machines.map(({ pid }) =>
+    readFileSync(`/proc/${pid}/uid_map`, 'utf8').trim().split(/\s+/).map(Number),
+  );
+  for (const [inside, outside, count] of maps) {
+    expect([inside, count]).toEqual([0, 65_536]);
+    expect(outside).toBeGreaterThanOrEqual(0x20000000);
+  }
+  expect(maps[0]).not.toEqual(maps[1]);
+  for (const kind of ['user', 'mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup']) {
+    const spaces = [...machines.map(({ pid }) => `/proc/${pid}/ns/${kind}`), `/proc/self/ns/${kind}`];
+    expect(new Set(spaces.map((path) => readlinkSync(path))).size, kind).toBe(3);
+  }
+});
+
+test('system calls that reach beyond a sandbox are refused, and those that programs probe for are unknown', async () => {
+  await using bench = await open();
+  const workspaceDir = join(bench.home, 'workspace');
+  mkdirSync(workspaceDir);
+  const source = fileURLToPath(new URL('./container/syscall-probe.c', import.meta.url));
+  await promisify(execFile)('cc', ['-static', '-O1', '-o', join(workspaceDir, 'probe'), source]);
+  const { guest } = await bench.start({ workspaceDir });
+  const { stdout } = await runIn(guest, ['/workspace/probe']);
+  const answers = Object.fromEntries(
+    stdout
+      .trim()
+      .split('\n')
+      .map((line) => line.split(' ')),
+  );
+  const { clone3, unknown, ...others } = answers;
+  expect({ clone3, unknown }).toEqual({ clone3: 'ENOSYS', unknown: 'ENOSYS' });
+  const allowed = Object.keys(others).filter((name) => others[name] === 'allowed');
+  expect(allowed.sort()).toEqual(['mknod-fifo', 'personality-read', 'tcp-socket']);
+  for (const name of allowed) delete others[name];
+  expect(new Set(Object.values(others)), stdout).toEqual(new Set(['EPERM']));
+});
+
+test('the kernel cannot be changed through files, whoever asks', async () => {
+  await using bench = await open();
+  const { guest } = await bench.start();
+  const places = [
+    '/proc/sys/kernel/core_pattern',
+    '/proc/sys/net/ipv4/ip_forward',
+    '/proc/sys/kernel/shmmax',
+    '/proc/sysrq-trigger',
+    '/proc/irq/default_smp_affinity',
+    '/sys/devices/system/cpu/cpu0/online',
+    '/sys/made-by-me',
+    '/run/coppice/agent',
+    '/proc/1/root/run/coppice/agent',
+  ];
+  for (const place of places) {
+    const { code, stderr } = await shellIn(guest, `echo 1 > ${place}`);
+    expect(code, `${place}: ${stderr}`).not.toBe(0);
+  }
+  // Without the files of the cgroup hierarchies there is no release_agent to set.
+  expect((await shellIn(guest, 'find / -name release_agent -not -path "/proc/*"')).stdout).toBe('');
+  expect((await shellIn(guest, 'cat /proc/keys /proc/timer_list /proc/kcore')).stdout).toBe('');
+});
+
+test('nothing of the host is reachable from a sandbox: mounts, descriptors, processes', async () => {
+  await using bench = await open();
+  const machine = await bench.start();
+  const mounts = readFileSync(`/proc/${machine.pid}/mounts`, 'utf8');
+  expect(mounts.split('\n').filter((line) => line.includes(bench.home))).toEqual([]);
+  expect((await shellIn(machine.guest, 'ls /proc/1/fd')).stdout).not.toBe('');
+  const pids = (await shellIn(machine.guest, 'ps -e -o pid=,comm=')).stdout.trim().split('\n');
+  expect(pids[0]).toMatch(/^\s*1 agent$/);
+  expect(pids.length).toBeLessThan(6);
+});
+
+test('a disk whose /run is a link to somewhere else is refused, and nothing is left', async () => {
+  await using bench = await open();
+  const spec = bench.spec();
+  symlinkSync('/oldroot/var/tmp', join(spec.diskDir, 'upper/run'));
+  await expect(bench.driver.start(spec)).rejects.toThrow('/run of the sandbox has to be a real directory');
+  expect(bench.remains(spec.id)).toEqual([]);
+});
+
+test('devices that programs expect are there, and no others', async () => {
+  await using bench = await open();
+  const { guest } = await bench.start();
+  const script = 'echo x > /dev/null && head -c 4 /dev/urandom | wc -c && echo x > /dev/shm/x && ls /dev';
+  const { stdout } = await shellIn(guest, script, { user: 'user' });
+  expect(stdout.split('\n').filter(Boolean)).toEqual([
+    '4',
+    ...['core', 'fd', 'full', 'mqueue', 'null', 'ptmx', 'pts', 'random', 'shm', 'stderr', 'stdin', 'stdout'],
+    ...['tty', 'urandom', 'zero'],
+  ]);
+});
+
+test('files in memory are bounded below the limit, so that they cannot end the sandbox', async () => {
+  await using bench = await open();
+  const limits = { cpus: 2, memoryBytes: 64 << 20, pids: 64 };
+  const { guest } = await bench.start({ limits });
+  expect((await shellIn(guest, 'head -c 100M /dev/zero > /dev/shm/big')).stderr).toMatch(/No space left/);
+  expect((await shellIn(guest, 'head -c 100M /dev/zero > /run/big')).stderr).toMatch(/No space left/);
+  expect((await shellIn(guest, 'echo alive')).stdout).toBe('alive\n');
+});
