@@ -37,3 +37,10 @@ export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';
 export { ImageStore } from './images/image-store.ts';
 export { type Manifest, readManifest } from './images/manifest.ts';
+
+// Network
+export type { Attachment, Network, NetworkPolicy } from './network/network.ts';
+export { NftNetwork, type NftNetworkOptions } from './network/nft-network.ts';
+
+// gVisor driver
+export { GvisorDriver, type GvisorDriverOptions } from './drivers/gvisor/gvisor-driver.ts';

@@ -1,11 +1,17 @@
 /** The port that gives sandboxes their network and holds their policy. */
 export interface NetworkPolicy {
+  /** Public addresses. Private ones, and the host in any case, are not the internet. */
   readonly allowInternet: boolean;
+  /** Sandboxes of this home reach each other where both allow it. */
   readonly allowInterSandbox: boolean;
-  /** TCP and UDP ports that may be reached outside; empty: all that the other fields allow. */
+  /** TCP and UDP ports that may be reached; empty: all that the other fields allow. */
   readonly allowedPorts: readonly number[];
-  /** Addresses or CIDR blocks. Deny wins; an allow list that is not empty lets nothing else out. */
+  /**
+   * Addresses or CIDR blocks. An allow list that is not empty is the whole outside: it opens these, private ones
+   * included and without allowInternet, and nothing else. Other sandboxes are allowInterSandbox's matter alone.
+   */
   readonly allow: readonly string[];
+  /** Wins over everything, other sandboxes included. */
   readonly deny: readonly string[];
 }
 

@@ -1,0 +1,108 @@
+import { type AddressPlan, linkPrefix, tableName } from './address-plan.ts';
+import { formatCidr } from './cidr.ts';
+import type { NetworkPolicy } from './network.ts';
+import { policyRules } from './policy-rules.ts';
+
+/**
+ * The host's side: one table per home, which touches only packets of this home's own links. Scripts are nft
+ * transactions: all of a script takes effect at one instant, or nothing of it. Each can be run again without harm.
+ */
+export class HostRules {
+  readonly #homeKey: string;
+  readonly #plan: AddressPlan;
+  readonly #table: string;
+
+  constructor(homeKey: string, plan: AddressPlan) {
+    this.#homeKey = homeKey;
+    this.#plan = plan;
+    this.#table = `inet ${tableName(homeKey)}`;
+  }
+
+  attach(slot: number, policy: NetworkPolicy): string {
+    const table = this.#table;
+    const chain = policyChain(slot);
+    const link = `"${this.#plan.linkName(slot)}"`;
+    const address = this.#plan.address(slot);
+    const peer = 'iifname @inter oifname @inter accept';
+    const rules = policyRules(policy, { range: this.#plan.range, peer, refusal: 'drop' });
+    return lines([
+      ...this.#frame(),
+      `add chain ${table} ${chain}`,
+      `flush chain ${table} ${chain}`,
+      ...rules.map((rule) => `add rule ${table} ${chain} ${rule}`),
+      `add element ${table} members { ${link} . ${address} }`,
+      `add element ${table} policies { ${address} : goto ${chain} }`,
+      `add element ${table} inter { ${link} }`,
+      ...(policy.allowInterSandbox ? [] : [`delete element ${table} inter { ${link} }`]),
+    ]);
+  }
+
+  detach(slot: number): string {
+    const table = this.#table;
+    const chain = policyChain(slot);
+    const link = `"${this.#plan.linkName(slot)}"`;
+    const address = this.#plan.address(slot);
+    const forget = (set: string, element: string, key = element): string[] => [
+      `add element ${table} ${set} { ${element} }`,
+      `delete element ${table} ${set} { ${key} }`,
+    ];
+    return lines([
+      ...this.#frame(),
+      `add chain ${table} ${chain}`,
+      ...forget('inter', link),
+      ...forget('members', `${link} . ${address}`),
+      ...forget('policies', `${address} : goto ${chain}`, address),
+      `flush chain ${table} ${chain}`,
+      `delete chain ${table} ${chain}`,
+    ]);
+  }
+
+  /** What every attachment stands on. Flushed and filled within the same transaction, so never seen empty. */
+  #frame(): string[] {
+    const table = this.#table;
+    const ours = `"${linkPrefix(this.#homeKey)}*"`;
+    const chains = {
+      guard: 'type filter hook prerouting priority raw; policy accept;',
+      tohost: 'type filter hook input priority filter - 10; policy accept;',
+      forward: 'type filter hook forward priority filter - 10; policy accept;',
+      outward: 'type nat hook postrouting priority srcnat; policy accept;',
+    };
+    const rules: readonly (readonly [string, string])[] = [
+      // Nothing that does not carry the address of the link it came in by.
+      ['guard', `iifname ${ours} meta nfproto ipv6 drop`],
+      ['guard', `iifname ${ours} iifname . ip saddr != @members drop`],
+      // The host answers no sandbox. Replies to what the host itself began are let in.
+      ['tohost', `iifname ${ours} ct direction reply ct state established,related accept`],
+      ['tohost', `iifname ${ours} meta l4proto tcp reject with tcp reset`],
+      ['tohost', `iifname ${ours} reject with icmpx type admin-prohibited`],
+      ['forward', `iifname ${ours} goto judge`],
+      ['forward', `oifname ${ours} goto judge`],
+      // A port of the host that is forwarded to somewhere else is still a service of the host.
+      ['judge', 'ct status dnat drop'],
+      // Connections are judged by who began them; only sandboxes of this home are on the list.
+      ['judge', 'ct original ip saddr vmap @policies'],
+      ['judge', 'drop'],
+      ['outward', `ip saddr ${formatCidr(this.#plan.range)} oifname != ${ours} masquerade`],
+    ];
+    return [
+      `add table ${table}`,
+      `add set ${table} members { type ifname . ipv4_addr; }`,
+      `add set ${table} inter { type ifname; }`,
+      `add map ${table} policies { type ipv4_addr : verdict; }`,
+      ...Object.entries(chains).map(([name, hook]) => `add chain ${table} ${name} { ${hook} }`),
+      `add chain ${table} judge`,
+      ...[...Object.keys(chains), 'judge'].map((name) => `flush chain ${table} ${name}`),
+      ...rules.map(([chain, rule]) => `add rule ${table} ${chain} ${rule}`),
+    ];
+  }
+}
+
+const policyChain = (slot: number): string => `policy_${slot.toString(16).padStart(4, '0')}`;
+
+/** The slot of a chain that attach made. */
+export function slotOfChain(name: string): number | undefined {
+  const digits = /^policy_([0-9a-f]{4})$/.exec(name)?.[1];
+  return digits === undefined ? undefined : Number.parseInt(digits, 16);
+}
+
+export const lines = (items: readonly string[]): string => `${items.join('\n')}\n`;

@@ -1,0 +1,42 @@
+import type { AddressPlan } from './address-plan.ts';
+import { formatCidr } from './cidr.ts';
+import { lines } from './host-rules.ts';
+import type { NetworkPolicy } from './network.ts';
+import { policyRules } from './policy-rules.ts';
+
+/**
+ * The same policy in the sandbox's own network namespace, where what is refused is refused at once with an error that
+ * programs understand. What is inside may not change it, and the host's side holds if it could.
+ */
+export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPolicy): string {
+  const table = 'inet coppice';
+  const range = formatCidr(plan.range);
+  const context = { range: plan.range, peer: 'accept', refusal: 'return' } as const;
+  const rules: (readonly [string, string])[] = [
+    ['output', 'oifname "lo" accept'],
+    ['output', 'meta nfproto ipv6 reject with icmpx type admin-prohibited'],
+    ['output', `ip saddr != ${plan.address(slot)} drop`],
+    ['input', 'iifname "lo" accept'],
+    ['input', 'meta nfproto ipv6 drop'],
+    ['input', 'ct direction reply ct state established,related jump allowed'],
+    ...policyRules(policy, context).map((rule) => ['allowed', rule] as const),
+  ];
+  if (policy.allowInterSandbox) {
+    rules.push(['output', `ct direction reply ct original ip saddr ${range} accept`]);
+    rules.push(['input', `ct direction original ip saddr ${range} accept`]);
+  }
+  rules.push(['output', 'ct direction original jump allowed']);
+  rules.push(['output', 'meta l4proto tcp reject with tcp reset']);
+  rules.push(['output', 'reject with icmpx type admin-prohibited']);
+  const hook = (name: string): string =>
+    `add chain ${table} ${name} { type filter hook ${name} priority filter; policy drop; }`;
+  return lines([
+    // Replaced whole, in one transaction: there is no instant without rules.
+    `add table ${table}`,
+    `delete table ${table}`,
+    `add table ${table}`,
+    ...['input', 'forward', 'output'].map(hook),
+    `add chain ${table} allowed`,
+    ...rules.map(([chain, rule]) => `add rule ${table} ${chain} ${rule}`),
+  ]);
+}
