@@ -226,7 +226,7 @@ static int search(int directory, uint64_t tree, struct btrfs_ioctl_search_key ke
   return args->key.nr_items > 0 ? 1 : 0;
 }
 
-/* DIR sync|nosync -> bytes written through it that are still there, limit (0: none) */
+/* DIR sync|nosync -> bytes written through it that are still there, limit (0: none), its id, which no other ever has */
 static int usage(struct request *request, struct reply *reply) {
   struct btrfs_ioctl_search_args args;
   int directory = open_directory(reply, request->fields[0].data);
@@ -261,6 +261,7 @@ static int usage(struct request *request, struct reply *reply) {
   if (id == 0) return fail(reply, "measure the subvolume %s", request->fields[0].data);
   reply_number(reply, numbers[0]);
   reply_number(reply, numbers[1]);
+  reply_number(reply, id);
   return 0;
 }
 

@@ -21,7 +21,6 @@
 #define MAX_REQUEST (256 * 1024)
 #define PART_BYTES (256 * 1024)
 #define WORKERS 8
-#define LOCK_WAIT_MS 20000
 
 enum status { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_PART = 2 };
 
@@ -197,14 +196,19 @@ static void read_all(void *data, size_t length) {
 }
 
 /* A killed daemon's server may be inside a last ioctl still: the next one waits for it before it touches the pool. */
-static void take_lock(const char *path) {
+static void take_lock(const char *path, const char *wait_text) {
+  uint64_t wait_ms;
+  if (parse_number(wait_text, &wait_ms) < 0) {
+    fprintf(stderr, "%s is not a number of milliseconds\n", wait_text);
+    _exit(2);
+  }
   int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) {
     fprintf(stderr, "cannot open the lock %s: %s\n", path, strerror(errno));
     _exit(2);
   }
-  for (int waited = 0; flock(file, LOCK_EX | LOCK_NB) < 0; waited += 5) {
-    if (errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS) {
+  for (uint64_t waited = 0; flock(file, LOCK_EX | LOCK_NB) < 0; waited += 5) {
+    if (errno != EWOULDBLOCK || waited >= wait_ms) {
       fprintf(stderr, "cannot lock %s: %s\n", path, strerror(errno));
       _exit(3);
     }
@@ -250,10 +254,10 @@ static int serve(void) {
 }
 
 int main(int count, char **arguments) {
-  if (count >= 2 && strcmp(arguments[1], "serve") == 0 && count <= 3) {
-    if (count == 3) take_lock(arguments[2]);
+  if (count >= 2 && strcmp(arguments[1], "serve") == 0 && (count == 2 || count == 4)) {
+    if (count == 4) take_lock(arguments[2], arguments[3]);
     return serve();
   }
-  fprintf(stderr, "usage: coppice-pool serve [LOCKFILE]\n");
+  fprintf(stderr, "usage: coppice-pool serve [LOCKFILE WAIT_MS]\n");
   return 2;
 }

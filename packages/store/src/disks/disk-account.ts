@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { errorOfNode } from '../native/errno.ts';
 
-/** What the kernel's counter of a disk has to be read with; lies beside `upper` in the disk, and so is cloned with it. */
+/** What the kernel's counter of a disk has to be read with. Kept outside of the disk, which may be full. */
 export interface DiskAccount {
   readonly sizeBytes: number;
   /** What the disk holds that was not written through it; below zero when part of what it wrote lives on in snapshots only. */
@@ -51,6 +52,6 @@ export const writeAccount = async (path: string, account: DiskAccount | Snapshot
     await rename(draft, path);
   } catch (error) {
     await rm(draft, { force: true });
-    throw error;
+    throw errorOfNode(error, `write the account ${path}`);
   }
 };

@@ -1,12 +1,22 @@
-import { rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { DiskUsage } from '../disk-store.ts';
-import type { TreeCounter, TreeEngine } from '../engines/tree-engine.ts';
+import type { TreeCount, TreeCounter, TreeEngine } from '../engines/tree-engine.ts';
 import { type DiskAccount, readDiskAccount, readSnapshotAccount, writeAccount } from './disk-account.ts';
 
-/** What is left before a limit is drawn anew from what the disk really holds, as a part of its size. */
-const reviewBelow = 1 / 4;
+/** When less than this part of its size is left to a disk, its limit is drawn anew from what it really holds. */
+const reviewBelow = 1 / 2;
+/** And when less than this is left, even if nothing was written since: files may have been deleted. */
+const reviewAgainBelow = 1 / 8;
+
+interface CountedDisk extends TreeCount {
+  readonly account: DiskAccount;
+}
+
+interface MeasuredDisk extends CountedDisk {
+  readonly heldBytes: number;
+}
 
 /**
  * Holds disks to their sizes with the kernel's count of what is written through each. The limit of a disk is its size
@@ -17,6 +27,8 @@ export class DiskSizes {
   readonly #engine: TreeEngine;
   readonly #counter: TreeCounter;
   readonly #accountsDir: string;
+  /** What had been written through each disk when it was last measured, by identity. */
+  readonly #reviewed = new Map<string, number>();
 
   constructor(engine: TreeEngine, counter: TreeCounter, accountsDir: string) {
     this.#engine = engine;
@@ -25,7 +37,30 @@ export class DiskSizes {
   }
 
   async openAccount(diskDir: string, sizeBytes: number, inheritedBytes: number): Promise<void> {
-    await writeAccount(this.#diskAccount(diskDir), { sizeBytes, inheritedBytes, snapshottedBytes: 0 });
+    const { identity } = await this.#counter.read(diskDir, { fresh: false });
+    await writeAccount(this.#diskFile(identity), { sizeBytes, inheritedBytes, snapshottedBytes: 0 });
+  }
+
+  /** Before the disk is deleted. */
+  async closeAccount(diskDir: string): Promise<void> {
+    const { identity } = await this.#counter.read(diskDir, { fresh: false });
+    this.#reviewed.delete(identity);
+    await rm(this.#diskFile(identity), { force: true });
+  }
+
+  /** Removes the accounts of what no longer exists. */
+  async sweep(diskDirs: readonly string[], snapshotIds: readonly string[]): Promise<void> {
+    const counts = await Promise.all(
+      diskDirs.map((directory) => this.#counter.read(directory, { fresh: false })),
+    );
+    const kept = new Set([
+      ...counts.map(({ identity }) => this.#diskFile(identity)),
+      ...snapshotIds.map((id) => this.#snapshotFile(id)),
+    ]);
+    for (const name of await readdir(this.#accountsDir)) {
+      const path = join(this.#accountsDir, name);
+      if (!kept.has(path)) await rm(path, { force: true });
+    }
   }
 
   async limit(diskDir: string, sizeBytes: number): Promise<void> {
@@ -55,13 +90,12 @@ export class DiskSizes {
 
   /** To be called when the snapshot is there: making it brought the count up to date. */
   async recordSnapshot(diskDir: string, snapshotId: string): Promise<void> {
-    const account = await this.#account(diskDir);
-    const { writtenBytes } = await this.#counter.read(diskDir, { fresh: false });
+    const { account, identity, writtenBytes } = await this.#account(diskDir, { fresh: false });
     await writeAccount(this.#snapshotFile(snapshotId), {
       heldBytes: Math.max(0, account.inheritedBytes + writtenBytes),
       addedBytes: Math.max(0, writtenBytes - account.snapshottedBytes),
     });
-    await writeAccount(this.#diskAccount(diskDir), { ...account, snapshottedBytes: writtenBytes });
+    await writeAccount(this.#diskFile(identity), { ...account, snapshottedBytes: writtenBytes });
   }
 
   async forgetSnapshot(snapshotId: string): Promise<void> {
@@ -69,8 +103,7 @@ export class DiskSizes {
   }
 
   async diskUsage(diskDir: string): Promise<DiskUsage> {
-    const { writtenBytes } = await this.#counter.read(diskDir, { fresh: true });
-    const account = await this.#account(diskDir);
+    const { account, writtenBytes } = await this.#account(diskDir, { fresh: true });
     return { referencedBytes: Math.max(0, account.inheritedBytes + writtenBytes), usedBytes: writtenBytes };
   }
 
@@ -93,42 +126,39 @@ export class DiskSizes {
 
   /** Gives a disk that comes near its limit back what it has deleted; the others cost one reading of a counter. */
   async review(diskDir: string): Promise<void> {
-    const account = await this.#account(diskDir);
-    const { writtenBytes, limitBytes } = await this.#counter.read(diskDir, { fresh: false });
-    if (limitBytes - writtenBytes >= account.sizeBytes * reviewBelow) return;
+    const { account, identity, writtenBytes, limitBytes } = await this.#account(diskDir, { fresh: false });
+    const leftBytes = limitBytes - writtenBytes;
+    if (leftBytes >= account.sizeBytes * reviewBelow) return;
+    const unchanged = this.#reviewed.get(identity) === writtenBytes;
+    if (unchanged && leftBytes >= account.sizeBytes * reviewAgainBelow) return;
+    this.#reviewed.set(identity, writtenBytes);
     await this.#settle(diskDir, await this.#measure(diskDir));
   }
 
-  async #measure(
-    diskDir: string,
-  ): Promise<{ account: DiskAccount; heldBytes: number; writtenBytes: number }> {
-    const account = await this.#account(diskDir);
-    const { writtenBytes } = await this.#counter.read(diskDir, { fresh: true });
+  async #measure(diskDir: string): Promise<MeasuredDisk> {
+    const counted = await this.#account(diskDir, { fresh: true });
     const { referencedBytes } = await this.#engine.usage(diskDir);
     // Files may share blocks inside of one disk, which measuring counts twice and the counter does not.
-    const heldBytes = Math.min(referencedBytes, Math.max(0, account.inheritedBytes + writtenBytes));
-    return { account, heldBytes, writtenBytes };
+    const mostBytes = Math.max(0, counted.account.inheritedBytes + counted.writtenBytes);
+    return { ...counted, heldBytes: Math.min(referencedBytes, mostBytes) };
   }
 
   async #settle(
     diskDir: string,
-    state: { account: DiskAccount; heldBytes: number; writtenBytes: number },
+    { account, heldBytes, writtenBytes, identity }: MeasuredDisk,
   ): Promise<void> {
-    const { account, heldBytes, writtenBytes } = state;
     await this.#counter.limit(diskDir, Math.max(1, writtenBytes + account.sizeBytes - heldBytes));
-    await writeAccount(this.#diskAccount(diskDir), { ...account, inheritedBytes: heldBytes - writtenBytes });
+    await writeAccount(this.#diskFile(identity), { ...account, inheritedBytes: heldBytes - writtenBytes });
   }
 
-  async #account(diskDir: string): Promise<DiskAccount> {
-    const account = await readDiskAccount(this.#diskAccount(diskDir));
-    if (account !== undefined) return account;
-    const { limitBytes, writtenBytes } = await this.#counter.read(diskDir, { fresh: true });
+  async #account(diskDir: string, options: { fresh: boolean }): Promise<CountedDisk> {
+    const count = await this.#counter.read(diskDir, options);
+    const account = await readDiskAccount(this.#diskFile(count.identity));
+    if (account !== undefined) return { ...count, account };
     const { referencedBytes } = await this.#engine.usage(diskDir);
-    return {
-      sizeBytes: limitBytes + referencedBytes - writtenBytes,
-      inheritedBytes: referencedBytes - writtenBytes,
-      snapshottedBytes: 0,
-    };
+    const inheritedBytes = referencedBytes - count.writtenBytes;
+    const sizeBytes = count.limitBytes + inheritedBytes;
+    return { ...count, account: { sizeBytes, inheritedBytes, snapshottedBytes: 0 } };
   }
 
   async #snapshotAccount(snapshotId: string, snapshotDir: string) {
@@ -140,11 +170,12 @@ export class DiskSizes {
     return measured;
   }
 
-  #diskAccount(diskDir: string): string {
-    return join(diskDir, 'account.json');
+  /** By what the tree is, not by its name, so that it goes with the disk when two exchange their names. */
+  #diskFile(identity: string): string {
+    return join(this.#accountsDir, `disk.${identity}.json`);
   }
 
   #snapshotFile(snapshotId: string): string {
-    return join(this.#accountsDir, `${snapshotId}.json`);
+    return join(this.#accountsDir, `snapshot.${snapshotId}.json`);
   }
 }

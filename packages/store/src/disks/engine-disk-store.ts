@@ -53,6 +53,11 @@ export class EngineDiskStore implements DiskStore {
         if (isTemporaryName(name)) await this.#options.engine.remove(join(directory, name));
       }
     }
+    const { disks, snapshots } = await this.list();
+    await this.#sizes?.sweep(
+      disks.map((id) => this.diskDir(id)),
+      snapshots,
+    );
   }
 
   diskDir(diskId: string): string {
@@ -117,7 +122,7 @@ export class EngineDiskStore implements DiskStore {
         await this.#options.server.call('rename', draft, target);
       });
     }
-    await this.#sizes?.recordSnapshot(source, snapshotId);
+    await this.#orUndo(target, async () => this.#sizes?.recordSnapshot(source, snapshotId));
   }
 
   async removeDisk(diskId: string): Promise<void> {
@@ -239,11 +244,18 @@ export class EngineDiskStore implements DiskStore {
 
   /** Out of sight already; deleting a large tree must not keep the caller waiting. */
   #removeLater(path: string): void {
-    const removal = this.#options.engine
-      .remove(path)
+    const removal = this.#discard(path)
       .catch((error: unknown) => this.#options.onLeftover?.(path, error))
       .finally(() => this.#removals.delete(removal));
     this.#removals.add(removal);
+  }
+
+  async #discard(path: string): Promise<void> {
+    await this.#sizes?.closeAccount(path).catch((error: unknown) => {
+      // Snapshots have no account of this kind, and what is half made may not be a tree yet.
+      if (!isAbsence(error) && !hasErrno(error, 'ENODATA', 'ENOTTY')) throw error;
+    });
+    await this.#options.engine.remove(path);
   }
 
   async #ids(area: Area): Promise<string[]> {

@@ -2,7 +2,7 @@ import { basename, dirname, join } from 'node:path';
 import type { DiskUsage } from '../disk-store.ts';
 import { hasErrno } from '../native/errno.ts';
 import type { PoolServer } from '../native/pool-server.ts';
-import type { CloneOptions, TreeCounter, TreeEngine } from './tree-engine.ts';
+import type { CloneOptions, TreeCount, TreeCounter, TreeEngine } from './tree-engine.ts';
 
 export interface BtrfsEngineOptions {
   /** Simple quotas are enabled on the filesystem. */
@@ -63,12 +63,9 @@ class QuotaCounter implements TreeCounter {
     this.#server = server;
   }
 
-  async read(
-    directory: string,
-    options: { fresh: boolean },
-  ): Promise<{ writtenBytes: number; limitBytes: number }> {
+  async read(directory: string, options: { fresh: boolean }): Promise<TreeCount> {
     const fields = await this.#server.call('subvolume-usage', directory, options.fresh ? 'sync' : 'nosync');
-    return { writtenBytes: Number(fields[0]), limitBytes: Number(fields[1]) };
+    return { writtenBytes: Number(fields[0]), limitBytes: Number(fields[1]), identity: String(fields[2]) };
   }
 
   async limit(directory: string, limitBytes: number): Promise<void> {

@@ -7,10 +7,18 @@ export interface CloneOptions {
   readonly limitBytes?: number;
 }
 
+export interface TreeCount {
+  /** Of this tree alone, whatever it is called; never given to another. */
+  readonly identity: string;
+  /** What was written through it and is still there, in itself or in a clone of it. */
+  readonly writtenBytes: number;
+  readonly limitBytes: number;
+}
+
 /** The kernel's own count of what is written through a tree. */
 export interface TreeCounter {
-  /** What was written through it and is still there, in itself or in a clone of it. `fresh` waits until all is counted. */
-  read(directory: string, options: { fresh: boolean }): Promise<{ writtenBytes: number; limitBytes: number }>;
+  /** `fresh` waits until all that was written is counted. */
+  read(directory: string, options: { fresh: boolean }): Promise<TreeCount>;
   /** Writing beyond it fails at once with "disk quota exceeded". */
   limit(directory: string, limitBytes: number): Promise<void>;
 }

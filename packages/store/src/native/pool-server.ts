@@ -17,6 +17,8 @@ export interface PoolServerOptions {
   readonly programPath: string;
   /** Held for as long as it runs, so that two never work on one pool; waits for an earlier one that is about to end. */
   readonly lockFile?: string;
+  /** How long it waits for the earlier one. */
+  readonly lockWaitMs?: number;
 }
 
 /**
@@ -31,7 +33,9 @@ export class PoolServer {
   #endedWith: CoppiceError | undefined;
 
   constructor(options: PoolServerOptions) {
-    const args = ['serve', ...(options.lockFile === undefined ? [] : [options.lockFile])];
+    const lock =
+      options.lockFile === undefined ? [] : [options.lockFile, String(options.lockWaitMs ?? 20_000)];
+    const args = ['serve', ...lock];
     this.#child = spawn(options.programPath, args, { stdio: ['pipe', 'pipe', 'pipe'] });
     let complaint = '';
     this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {

@@ -1,0 +1,193 @@
+import { spawn } from 'node:child_process';
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createDiskStore, openPool, type Pool, PoolServer } from '@coppice/store';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { makeTemporaryDirectory, poolProgram, removeDirectory, run } from './pool-fixture.ts';
+
+const mebibyte = 1024 ** 2;
+
+const mountsUnder = async (directory: string): Promise<string[]> =>
+  (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').filter((line) => line.includes(directory));
+
+const loopsOf = async (directory: string): Promise<string[]> =>
+  (await run('losetup', ['--list', '--noheadings', '--output', 'NAME,BACK-FILE'])).stdout
+    .split('\n')
+    .filter((line) => line.includes(directory));
+
+describe('the pool of a home', () => {
+  let home: string;
+  const pools: Pool[] = [];
+  const open = async (options: { growBelowBytes?: number; sizeBytes?: number } = {}): Promise<Pool> => {
+    const pool = await openPool({ home, programPath: poolProgram, sizeBytes: 512 * mebibyte, ...options });
+    pools.push(pool);
+    return pool;
+  };
+
+  beforeEach(async () => {
+    home = await makeTemporaryDirectory();
+  });
+  afterEach(async () => {
+    for (const pool of pools.splice(0)) await pool.close();
+    if ((await mountsUnder(home)).length > 0 || (await readdir(home)).includes('pool.img')) {
+      await (await openPool({ home, programPath: poolProgram })).purge();
+    }
+    await removeDirectory(home);
+  });
+
+  it('is made, mounted, and purged without a trace', async () => {
+    const pool = await open();
+    expect(await mountsUnder(home)).toHaveLength(1);
+    expect(await loopsOf(home)).toHaveLength(1);
+    await pool.purge();
+    expect(await mountsUnder(home)).toEqual([]);
+    expect(await loopsOf(home)).toEqual([]);
+    expect(await readdir(home)).toEqual([]);
+  });
+
+  it('is sparse: it takes only what is in it', async () => {
+    await open();
+    const { size, blocks } = await stat(join(home, 'pool.img'));
+    expect(size).toBe(512 * mebibyte);
+    expect(blocks * 512).toBeLessThan(64 * mebibyte);
+  });
+
+  it('keeps its content while it is unmounted', async () => {
+    const pool = await open();
+    await writeFile(join(pool.directory, 'kept'), 'yes');
+    await pool.unmount();
+    expect(await mountsUnder(home)).toEqual([]);
+    expect(await loopsOf(home)).toEqual([]);
+    const again = await open();
+    expect(await readFile(join(again.directory, 'kept'), 'utf8')).toBe('yes');
+  });
+
+  it('is taken over as it stands after its daemon was killed', async () => {
+    const pool = await open();
+    await writeFile(join(pool.directory, 'kept'), 'yes');
+    await pool.close();
+    expect(await mountsUnder(home)).toHaveLength(1);
+    const again = await open();
+    expect(await mountsUnder(home)).toHaveLength(1);
+    expect(await loopsOf(home)).toHaveLength(1);
+    expect(await readFile(join(again.directory, 'kept'), 'utf8')).toBe('yes');
+  });
+
+  it('uses a loop device again that still holds its image', async () => {
+    const pool = await open();
+    await writeFile(join(pool.directory, 'kept'), 'yes');
+    await pool.unmount();
+    const device = (await run('losetup', ['--find', '--show', join(home, 'pool.img')])).stdout.trim();
+    try {
+      const again = await open();
+      expect(await loopsOf(home)).toHaveLength(1);
+      expect(await readFile(join(again.directory, 'kept'), 'utf8')).toBe('yes');
+    } finally {
+      await run('losetup', ['--detach', device]);
+    }
+  });
+
+  it('starts anew when making the image was interrupted', async () => {
+    await writeFile(join(home, 'pool.img.new'), 'half');
+    await open();
+    expect((await readdir(home)).sort()).toEqual(['pool', 'pool.img', 'pool.lock']);
+  });
+
+  it('is not opened twice at once', async () => {
+    const pool = await open();
+    const second = new PoolServer({
+      programPath: poolProgram,
+      lockFile: join(home, 'pool.lock'),
+      lockWaitMs: 50,
+    });
+    await expect(second.call('probe', home)).rejects.toMatchObject({ code: 'in_use' });
+    await second.close();
+    await writeFile(join(pool.directory, 'still'), 'works');
+  });
+
+  it('refuses a mount point that something else has', async () => {
+    await mkdir(join(home, 'pool'));
+    await run('mount', ['-t', 'tmpfs', 'tmpfs', join(home, 'pool')]);
+    try {
+      await expect(open()).rejects.toMatchObject({ code: 'wrong_state' });
+    } finally {
+      await run('umount', [join(home, 'pool')]);
+    }
+  });
+
+  it('says what is missing when the helper program is not there', async () => {
+    await expect(openPool({ home, programPath: join(home, 'absent') })).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+  });
+
+  it('grows when little is free, and not before', async () => {
+    const pool = await open({ growBelowBytes: 1 });
+    expect(await pool.grow()).toBe(false);
+    await pool.close();
+    const eager = await open({ growBelowBytes: 1024 * mebibyte });
+    const before = await eager.freeBytes();
+    expect(await eager.grow()).toBe(true);
+    expect((await stat(join(home, 'pool.img'))).size).toBe(1024 * mebibyte);
+    expect(await eager.freeBytes()).toBeGreaterThan(before);
+  });
+
+  it('is let go by processes that copied its mount into their own namespace', async () => {
+    const pool = await open();
+    const holder = spawn('unshare', [
+      '--mount',
+      '--propagation',
+      'private',
+      'sh',
+      '-c',
+      'echo ready; exec sleep 1000',
+    ]);
+    try {
+      await new Promise((ready) => holder.stdout.once('data', ready));
+      await pool.purge();
+      expect(await loopsOf(home)).toEqual([]);
+    } finally {
+      holder.kill('SIGKILL');
+      await new Promise((ended) =>
+        holder.exitCode === null && holder.signalCode === null ? holder.once('exit', ended) : ended(null),
+      );
+    }
+  });
+
+  it('deletes subvolumes that hold others', async () => {
+    const pool = await open();
+    const outer = join(pool.directory, 'outer');
+    await pool.server.call('subvolume-create', outer);
+    await mkdir(join(outer, 'a'));
+    await pool.server.call('subvolume-create', join(outer, 'a', 'inner'));
+    await writeFile(join(outer, 'a', 'inner', 'file'), 'x');
+    await pool.engine.remove(outer);
+    expect(await readdir(pool.directory)).toEqual([]);
+  });
+
+  it('rejects every call under way and after when its program dies, instead of hanging', async () => {
+    const server = new PoolServer({ programPath: poolProgram });
+    await server.call('probe', home);
+    const { stdout } = await run('pgrep', ['--parent', String(process.pid), '--full', 'coppice-pool serve$']);
+    const pending = expect(server.call('measure', '/usr', 'plain')).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+    for (const pid of stdout.trim().split('\n')) process.kill(Number(pid), 'SIGKILL');
+    await pending;
+    await expect(server.call('probe', home)).rejects.toMatchObject({ code: 'unavailable' });
+    await server.close();
+  });
+
+  it('removes what was being deleted when the machine stopped', async () => {
+    const pool = await open();
+    const open_ = () =>
+      createDiskStore({ server: pool.server, engine: pool.engine, directory: pool.directory });
+    await open_();
+    const bin = join(pool.directory, 'disks', '.bin.1.1');
+    await mkdir(bin);
+    await pool.server.call('subvolume-create', join(bin, 'tree'));
+    await writeFile(join(bin, 'tree', 'file'), 'x');
+    await open_();
+    expect(await readdir(join(pool.directory, 'disks'))).toEqual([]);
+  });
+});
