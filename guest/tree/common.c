@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+bool workspace_touched;
+
 static pthread_mutex_t dying = PTHREAD_MUTEX_INITIALIZER;
 
 void die(const char *code, const char *format, ...) {
@@ -21,7 +23,7 @@ void die(const char *code, const char *format, ...) {
   struct buf out = {0};
   buf_text(&out, "{\"error\":{\"code\":\"%s\",\"message\":", code);
   buf_json(&out, message, strlen(message));
-  buf_text(&out, "}}\n");
+  buf_text(&out, ",\"touched\":%s}}\n", workspace_touched ? "true" : "false");
   for (size_t at = 0; at < out.len;) {
     const ssize_t wrote = write(1, out.data + at, out.len - at);
     if (wrote < 0 && errno != EINTR) break;

@@ -14,7 +14,10 @@ struct buf {
   size_t len, cap;
 };
 
-/* Prints {"error":{code,message}} as the answer and ends the process. `code` is one of the protocol's error codes. */
+/* Whether this request has changed a worktree yet: an error says so, since then there is something to finish. */
+extern bool workspace_touched;
+
+/* Prints {"error":{code,message,touched}} as the answer and ends the process. `code` is one of the protocol's error codes. */
 void die(const char *code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* The same for a failed system call: chooses the code by errno. */
 void die_errno(const char *what, const char *path) __attribute__((noreturn));

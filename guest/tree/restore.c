@@ -354,6 +354,7 @@ void restore(struct store *store, const struct restore_options *options, struct 
   if (work.replaced.cap) memset(work.replaced.slots, 0, work.replaced.cap * sizeof *work.replaced.slots);
   work.replaced.used = 0;
   work.applying = true;
+  workspace_touched = true;
   pass(&work, &from, &to);
   kill_point("restore-applied");
   node_free(&from);

@@ -1,0 +1,44 @@
+import { CoppiceError } from '@coppice/protocol/errors';
+import { shortId } from '@coppice/store/workspaces';
+import type { JvsCommand } from '../command.ts';
+import { sizeText } from '../snapshot-lines.ts';
+
+export const gc: JvsCommand = {
+  name: 'gc',
+  usage: 'plan [--keep-hours HOURS] | run [--plan-id ID]',
+  summary: 'delete snapshots that no worktree, tag or pin protects: first a plan, then the deed',
+  options: [
+    {
+      name: 'keep-hours',
+      kind: 'value',
+      value: 'HOURS',
+      help: 'plan: keep what is younger (24, or the setting gc_keep_hours)',
+    },
+    { name: 'plan-id', kind: 'value', value: 'ID', help: 'run: this plan instead of the newest' },
+  ],
+  least: 1,
+  most: 1,
+  async run(context) {
+    const [action] = context.args.words;
+    const workspace = await context.open();
+    if (action === 'plan') {
+      const plan = await workspace.planCollection(context.args.count('keep-hours'));
+      context.answer(plan, () => [
+        `Plan ${plan.plan_id}: ${plan.to_delete.length} snapshots to delete, about ${sizeText(plan.deletable_bytes)} to free; ${Object.keys(plan.protected).length} protected`,
+        ...plan.to_delete.map((id) => `  ${shortId(id)}`),
+        `Run it with: jvs gc run --plan-id ${plan.plan_id}`,
+      ]);
+      return 0;
+    }
+    if (action === 'run') {
+      const result = await workspace.runCollection(context.args.value('plan-id'));
+      context.answer(result, () => [
+        `${result.deleted} snapshots deleted, ${sizeText(result.freed_bytes)} freed`,
+      ]);
+      return 0;
+    }
+    throw new CoppiceError('invalid_argument', `there is no \`jvs gc ${action}\``, {
+      hint: 'Use `gc plan`, then `gc run`.',
+    });
+  },
+};

@@ -1,0 +1,54 @@
+import { Workspace } from '@coppice/store/workspaces';
+import { printable } from '../ui/format.ts';
+import type { ParsedArguments } from './arguments.ts';
+import type { JvsIo } from './jvs-io.ts';
+
+/** One command that was given: its arguments, its workspace, its output. */
+export class JvsContext implements Disposable {
+  readonly args: ParsedArguments;
+  readonly io: JvsIo;
+  readonly directory: string;
+  readonly warnings: string[] = [];
+  #workspace: Workspace | undefined;
+  #json: boolean;
+
+  constructor(args: ParsedArguments, io: JvsIo, directory: string) {
+    this.args = args;
+    this.io = io;
+    this.directory = directory;
+    this.#json = args.has('json');
+  }
+
+  readonly notice = (message: string): void => {
+    this.warnings.push(message);
+    this.io.stderr.write(`jvs: ${printable(message)}\n`);
+  };
+
+  /** Opens the workspace around the directory; what killed commands left is settled first. */
+  async open(): Promise<Workspace> {
+    if (!this.#workspace) {
+      this.#workspace = new Workspace({ directory: this.directory, notice: this.notice, env: this.io.env });
+      if (this.#workspace.session.settings.output_format === 'json') this.#json = true;
+      await this.#workspace.recover();
+    }
+    return this.#workspace;
+  }
+
+  get json(): boolean {
+    return this.#json;
+  }
+
+  get colour(): boolean {
+    return this.io.stdout.isTTY === true && !this.io.env.NO_COLOR && !this.args.has('no-color');
+  }
+
+  /** The answer: one JSON document, or lines for people. */
+  answer(value: unknown, lines: () => readonly string[]): void {
+    if (this.#json) this.io.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+    else for (const line of lines()) this.io.stdout.write(`${line}\n`);
+  }
+
+  [Symbol.dispose](): void {
+    this.#workspace?.[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,8 @@
+/** Where a command reads from and writes to; the process itself, or a test. */
+export interface JvsIo {
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stdin: AsyncIterable<Buffer | string>;
+  readonly stdout: { write(text: string): unknown; readonly isTTY?: boolean };
+  readonly stderr: { write(text: string): unknown };
+}

@@ -1,0 +1,58 @@
+import { resolve } from 'node:path';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { describeError } from '../failure.ts';
+import { version } from '../version.ts';
+import { globalOptions, parseArguments } from './arguments.ts';
+import { JvsContext } from './jvs-context.ts';
+import type { JvsIo } from './jvs-io.ts';
+import { findCommandName, loadCommand } from './registry.ts';
+
+/** Global options may come before the command: `jvs --json history`. */
+const splitCommand = (argv: readonly string[]): { word: string | undefined; rest: string[] } => {
+  for (let at = 0; at < argv.length; at += 1) {
+    const word = argv[at] ?? '';
+    if (!word.startsWith('-')) return { word, rest: [...argv.slice(0, at), ...argv.slice(at + 1)] };
+    const option = globalOptions.find(({ name, short }) => word === `--${name}` || word === `-${short}`);
+    if (option?.kind === 'value') at += 1;
+  }
+  return { word: undefined, rest: [...argv] };
+};
+
+const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => {
+  const { word, rest } = splitCommand(argv);
+  if (word === undefined && (rest.includes('--version') || rest.includes('-V'))) {
+    io.stdout.write(`jvs ${version}\n`);
+    return 0;
+  }
+  if (word === undefined || word === 'help') {
+    io.stdout.write(await (await import('./help.ts')).generalHelp());
+    return word === undefined && rest.length === 0 ? 2 : 0;
+  }
+  const name = findCommandName(word);
+  if (!name) {
+    throw new CoppiceError('invalid_argument', `there is no command \`jvs ${word}\``, {
+      hint: 'See `jvs help`.',
+    });
+  }
+  const command = await loadCommand(name);
+  const args = parseArguments(command, rest);
+  if (args.has('help')) {
+    io.stdout.write((await import('./help.ts')).commandHelp(command));
+    return 0;
+  }
+  using context = new JvsContext(args, io, resolve(io.cwd, args.value('directory') ?? '.'));
+  return await command.run(context);
+};
+
+/** `jvs …`, and `coppice workspace …`. Answers the exit code. */
+export const runJvs = async (argv: readonly string[], io: JvsIo): Promise<number> => {
+  try {
+    return await dispatch(argv, io);
+  } catch (error) {
+    const { text, json, exitCode } = describeError(error);
+    const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
+    io.stderr.write(own.includes('--json') ? `${JSON.stringify(json)}\n` : `jvs: ${text}\n`);
+    if (own.includes('--debug') && error instanceof Error) io.stderr.write(`${error.stack}\n`);
+    return exitCode;
+  }
+};

@@ -1,0 +1,30 @@
+import { type SnapshotRecord, shortId } from '@coppice/store/workspaces';
+import { printable } from '../ui/format.ts';
+
+const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+export const sizeText = (bytes: number): string => {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? value : value.toFixed(1)} ${units[unit]}`;
+};
+
+/** One snapshot, one line, whatever its note holds: scripts count lines. */
+export const snapshotLine = (snapshot: SnapshotRecord, head: boolean, colour: boolean): string => {
+  const id = shortId(snapshot.snapshot_id);
+  const [note = ''] = snapshot.note.split('\n');
+  const parts = [
+    colour ? `\u001b[33m${id}\u001b[0m` : id,
+    snapshot.created_at.slice(0, 19).replace('T', ' '),
+    head ? '*' : ' ',
+    printable(note),
+    ...snapshot.tags.map((tag) => `[${printable(tag)}]`),
+    snapshot.automatic ? '(automatic)' : '',
+    snapshot.partial_paths ? `(only ${snapshot.partial_paths.map(printable).join(' ')})` : '',
+  ];
+  return parts.filter(Boolean).join(' ');
+};

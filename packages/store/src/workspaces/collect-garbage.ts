@@ -1,0 +1,181 @@
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { writeFileAtomically } from './atomic-file.ts';
+import { listIntents } from './intent.ts';
+import { killPoint } from './kill-point.ts';
+import type { SnapshotRecord } from './snapshot-record.ts';
+import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
+import type { WorkspaceSession } from './workspace-session.ts';
+import type { WorkspaceState } from './workspace-state.ts';
+
+export type Protection = 'head' | 'latest' | 'tag' | 'pin' | 'recent' | 'intent';
+
+export interface CollectionPlan {
+  readonly plan_id: string;
+  readonly created_at: string;
+  readonly keep_hours: number;
+  readonly to_delete: readonly string[];
+  readonly protected: Readonly<Record<string, readonly Protection[]>>;
+  readonly deletable_bytes: number;
+}
+
+export interface CollectionResult {
+  readonly plan_id: string;
+  readonly deleted: number;
+  readonly freed_bytes: number;
+}
+
+const hourMs = 60 * 60 * 1000;
+/** Below this a hole in a pack is not worth a call. */
+const smallestHole = 4096;
+
+const protections = (
+  session: WorkspaceSession,
+  state: WorkspaceState,
+  snapshot: SnapshotRecord,
+  keepHours: number,
+): Protection[] => {
+  const id = snapshot.snapshot_id;
+  const found: Protection[] = [];
+  const worktrees = [...state.worktrees.values()];
+  if (worktrees.some((worktree) => worktree.head_snapshot_id === id)) found.push('head');
+  if (worktrees.some((worktree) => worktree.latest_snapshot_id === id)) found.push('latest');
+  if (snapshot.tags.length > 0) found.push('tag');
+  if (state.pins.has(id)) found.push('pin');
+  if (Date.now() - Date.parse(snapshot.created_at) < keepHours * hourMs) found.push('recent');
+  if (listIntents(session.layout).some((intent) => 'snapshotId' in intent && intent.snapshotId === id)) {
+    found.push('intent');
+  }
+  return found;
+};
+
+/** What would be freed if only `kept` remained. */
+const freeable = (session: WorkspaceSession, kept: Iterable<SnapshotRecord>): number => {
+  const needed = new NeededObjects(session.layout, kept);
+  let bytes = 0;
+  for (const blob of storedBlobs(session.layout)) if (!needed.blobs.has(blob.name)) bytes += blob.bytes;
+  for (const pack of storedPacks(session.layout)) {
+    const free = needed
+      .unneeded(pack.name, statSync(pack.path).size)
+      .reduce((sum, { from, to }) => sum + to - from, 0);
+    bytes += Math.min(pack.bytes, free);
+  }
+  return bytes;
+};
+
+export const planCollection = (session: WorkspaceSession, keepHours: number): CollectionPlan => {
+  const { layout, state } = session;
+  const kept: SnapshotRecord[] = [];
+  const toDelete: string[] = [];
+  const protectedBy: Record<string, Protection[]> = {};
+  for (const snapshot of state.snapshots.values()) {
+    const reasons = protections(session, state, snapshot, keepHours);
+    if (reasons.length === 0) toDelete.push(snapshot.snapshot_id);
+    else {
+      kept.push(snapshot);
+      protectedBy[snapshot.snapshot_id] = reasons;
+    }
+  }
+  const plan: CollectionPlan = {
+    plan_id: randomBytes(6).toString('hex'),
+    created_at: new Date().toISOString(),
+    keep_hours: keepHours,
+    to_delete: toDelete,
+    protected: protectedBy,
+    deletable_bytes: freeable(session, kept),
+  };
+  writeFileAtomically(join(layout.plans, `${plan.plan_id}.json`), `${JSON.stringify(plan)}\n`);
+  return plan;
+};
+
+export const loadPlan = (session: WorkspaceSession, planId: string | undefined): CollectionPlan => {
+  const { plans } = session.layout;
+  const all = readdirSync(plans)
+    .filter((name) => name.endsWith('.json'))
+    .map((name) => JSON.parse(readFileSync(join(plans, name), 'utf8')) as CollectionPlan)
+    .sort((a, b) => a.created_at.localeCompare(b.created_at));
+  const plan = planId ? all.find((candidate) => candidate.plan_id === planId) : all.at(-1);
+  if (plan) return plan;
+  throw new CoppiceError('not_found', planId ? `there is no plan ${planId}` : 'there is no plan yet', {
+    hint: 'Make one with `jvs gc plan`, look at it, then run it.',
+  });
+};
+
+/** Frees what no snapshot needs. Can be cut off and run again at any point. */
+export const sweep = async (session: WorkspaceSession): Promise<number> => {
+  const { layout, program, state } = session;
+  const needed = new NeededObjects(layout, state.snapshots.values());
+  let freed = 0;
+  for (const tree of storedTrees(layout)) {
+    if (needed.trees.has(tree)) continue;
+    await program.request('remove', { path: layout.tree(tree) });
+    rmSync(layout.treeIndex(tree), { force: true });
+    killPoint('gc-tree-removed');
+  }
+  for (const blob of storedBlobs(layout)) {
+    if (needed.blobs.has(blob.name)) continue;
+    rmSync(blob.path, { force: true });
+    freed += blob.bytes;
+    killPoint('gc-blob-removed');
+  }
+  const { packs } = needed;
+  for (const pack of storedPacks(layout)) {
+    if (packs.has(pack.name)) {
+      for (const { from, to } of needed.unneeded(pack.name, statSync(pack.path).size)) {
+        if (to - from >= smallestHole)
+          await program.request('punch', { path: pack.path, offset: from, len: to - from });
+      }
+      freed += Math.max(0, pack.bytes - statSync(pack.path).blocks * 512);
+    } else {
+      rmSync(pack.path, { force: true });
+      freed += pack.bytes;
+    }
+    killPoint('gc-pack-freed');
+  }
+  return freed;
+};
+
+const refuseWhatChanged = (session: WorkspaceSession, plan: CollectionPlan): void => {
+  const { state } = session;
+  const changed = plan.to_delete.filter((id) => {
+    const snapshot = state.snapshots.get(id);
+    return snapshot && protections(session, state, snapshot, 0).length > 0;
+  });
+  if (changed.length === 0) return;
+  throw new CoppiceError(
+    'conflict',
+    `${changed.length} snapshots of the plan ${plan.plan_id} are protected by now`,
+    {
+      hint: 'Nothing was deleted. Make a new plan with `jvs gc plan`.',
+      details: { snapshots: changed },
+    },
+  );
+};
+
+/** The caller holds the store's lock alone. First the snapshots leave history, then their space is freed. */
+export const runCollection = async (
+  session: WorkspaceSession,
+  plan: CollectionPlan,
+): Promise<CollectionResult> => {
+  refuseWhatChanged(session, plan);
+  const present = plan.to_delete.filter((id) => session.state.snapshots.has(id));
+  killPoint('gc-begin');
+  await session.commit({ type: 'gc_mark', data: { plan_id: plan.plan_id, snapshots: present } });
+  killPoint('gc-marked');
+  const freed = await sweep(session);
+  await session.commit({ type: 'gc_done', data: { plan_id: plan.plan_id, freed_bytes: freed } });
+  rmSync(join(session.layout.plans, `${plan.plan_id}.json`), { force: true });
+  return { plan_id: plan.plan_id, deleted: present.length, freed_bytes: freed };
+};
+
+export const finishCollection = async (session: WorkspaceSession): Promise<number> => {
+  const plan = session.state.unfinishedCollection;
+  if (!plan) return 0;
+  const freed = await sweep(session);
+  await session.commit({ type: 'gc_done', data: { plan_id: plan, freed_bytes: freed } });
+  rmSync(join(session.layout.plans, `${plan}.json`), { force: true });
+  session.notice(`recovered: a collection that was cut off has been finished (${freed} bytes freed)`);
+  return freed;
+};

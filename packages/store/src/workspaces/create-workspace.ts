@@ -1,0 +1,109 @@
+import { randomUUID } from 'node:crypto';
+import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { TreeProgram } from '../trees/tree-program.ts';
+import { writeFileAtomically } from './atomic-file.ts';
+import { chooseEngine, downgradeNotice, parseEngine, probeEngines } from './engine.ts';
+import { EventLog } from './event-log.ts';
+import { killPoint } from './kill-point.ts';
+import { findWorkspace, WorkspaceLayout } from './layout.ts';
+import { checkName } from './names.ts';
+import type { EngineName } from './snapshot-record.ts';
+import { formatVersion, type RepositoryRecord } from './workspace-session.ts';
+
+export interface CreateWorkspaceOptions {
+  readonly parent: string;
+  readonly name: string;
+  readonly engine?: string | undefined;
+  readonly notice: (message: string) => void;
+}
+
+const around = (directory: string): string | undefined => {
+  try {
+    return findWorkspace(directory).layout.root;
+  } catch (error) {
+    if (error instanceof CoppiceError && error.code === 'not_found') return undefined;
+    throw error;
+  }
+};
+
+/** What an interrupted `init` left: a control directory without the file that makes it a workspace. */
+const clearHalfMade = async (root: string, notice: (message: string) => void): Promise<void> => {
+  const found = readdirSync(root);
+  if (!found.includes('.jvs') || found.some((name) => name !== '.jvs' && name !== 'main')) return;
+  const main = join(root, 'main');
+  if (existsSync(join(root, '.jvs', 'repository.json')) || (existsSync(main) && readdirSync(main).length > 0))
+    return;
+  const program = new TreeProgram();
+  try {
+    await program.request('remove', { path: main });
+    await program.request('remove', { path: join(root, '.jvs') });
+  } finally {
+    program.close();
+  }
+  notice('an interrupted init was cleared away');
+};
+
+/** The program's own umask is strict; the worktree's directory shall have the mode that mkdir would give it. */
+export const makeSubvolume = async (program: TreeProgram, path: string): Promise<void> => {
+  await program.request('subvolume-create', { path });
+  chmodSync(path, 0o777 & ~process.umask());
+};
+
+/** Makes the directory NAME with a first worktree NAME/main. On failure nothing is left of it. */
+export const createWorkspace = async (
+  options: CreateWorkspaceOptions,
+): Promise<RepositoryRecord & { root: string }> => {
+  const asked: EngineName | null = options.engine ? parseEngine(options.engine) : null;
+  const parent = realpathSync(options.parent);
+  const root = join(parent, checkName('workspace', options.name));
+  const existed = existsSync(root);
+  if (existed) await clearHalfMade(root, options.notice);
+  if (existed && readdirSync(root).length > 0) {
+    throw new CoppiceError('name_taken', `${root} exists already and is not empty`, {
+      hint: 'Choose another name, or go into it with cd when it is a workspace.',
+    });
+  }
+  const outer = around(parent);
+  const layout = new WorkspaceLayout(root);
+  const program = new TreeProgram();
+  try {
+    if (!existed) mkdirSync(root);
+    for (const folder of [layout.control, ...layout.folders]) mkdirSync(folder, { mode: 0o700 });
+    const probe = await probeEngines(program, root, layout.temporary);
+    // A subvolume inside a worktree would be left out of the snapshots of that worktree.
+    const possible = outer ? probe.engines.filter((engine) => engine !== 'btrfs') : probe.engines;
+    if (outer) options.notice(`this is inside the workspace ${outer}, and will be part of its snapshots`);
+    const choice = chooseEngine(asked, possible);
+    const notice = downgradeNotice(choice);
+    if (notice) options.notice(notice);
+    if (choice.engine === 'btrfs') {
+      await makeSubvolume(program, layout.payload('main'));
+    } else mkdirSync(layout.payload('main'));
+    const repository: RepositoryRecord = {
+      format_version: formatVersion,
+      repo_id: randomUUID(),
+      created_at: new Date().toISOString(),
+      engine: choice.engine,
+      requested_engine: choice.requested,
+    };
+    writeFileSync(layout.logFile, '', { mode: 0o600 });
+    new EventLog(layout.logFile).append([
+      { type: 'init', data: { repo_id: repository.repo_id, engine: choice.engine } },
+      { type: 'worktree_create', data: { name: 'main', base: null, root_hash: null } },
+    ]);
+    killPoint('init-before-publish');
+    // Last, as this file is what makes the directory a workspace.
+    writeFileAtomically(layout.repositoryFile, `${JSON.stringify(repository, null, 2)}\n`);
+    return { ...repository, root };
+  } catch (error) {
+    const cleaner = new TreeProgram();
+    await cleaner.request('remove', { path: layout.payload('main') });
+    cleaner.close();
+    rmSync(existed ? layout.control : root, { recursive: true, force: true });
+    throw error;
+  } finally {
+    program.close();
+  }
+};

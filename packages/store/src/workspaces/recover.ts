@@ -1,0 +1,127 @@
+import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { clearIntent, listIntents, type WrittenIntent } from './intent.ts';
+import { shortId } from './resolve-reference.ts';
+import { restoreWorktree } from './restore-worktree.ts';
+import { rootHash } from './scan-answer.ts';
+import type { WorkspaceSession } from './workspace-session.ts';
+import { peekWorktree } from './worktree-scan.ts';
+
+type Of<Operation> = Extract<WrittenIntent, { operation: Operation }>;
+
+const recoverSnapshot = async (session: WorkspaceSession, intent: Of<'snapshot'>): Promise<void> => {
+  const { layout, program, state, notice } = session;
+  const short = shortId(intent.snapshotId);
+  if (state.snapshots.has(intent.snapshotId))
+    notice(`recovered: the snapshot ${short} is complete, though its command was cut off`);
+  else {
+    await program.request('remove', { path: layout.tree(intent.snapshotId) });
+    rmSync(layout.pack(intent.pack), { force: true });
+    notice('recovered: a snapshot that was cut off has been dropped; the workspace is as it was');
+  }
+  rmSync(join(layout.temporary, `${intent.snapshotId}.index`), { force: true });
+};
+
+const recoverRestore = async (session: WorkspaceSession, intent: Of<'restore'>): Promise<void> => {
+  const { layout, state, notice } = session;
+  rmSync(join(layout.temporary, `restore-${intent.id}`), { recursive: true, force: true });
+  rmSync(join(layout.temporary, `${intent.id}.index`), { force: true });
+  rmSync(layout.temporaryPack(intent.pack), { force: true });
+  const short = shortId(intent.snapshotId);
+  const target = state.snapshots.get(intent.snapshotId);
+  const found = await peekWorktree(session, intent.worktree);
+  found.drop();
+  const hash = rootHash(found.root);
+  if (hash === intent.fromHash) {
+    notice(`recovered: a restore to ${short} was cut off before it began; the workspace is as it was`);
+    return;
+  }
+  if (!target) return;
+  // Part old, part new, or new without the log knowing it. What is there is kept as a snapshot unless it is known.
+  await restoreWorktree(session, { worktree: intent.worktree, target, paths: intent.paths, discard: false });
+  notice(`recovered: a restore to ${short} that was cut off has been finished`);
+};
+
+const recoverFork = async (session: WorkspaceSession, intent: Of<'fork'>): Promise<void> => {
+  const { layout, program, state, notice } = session;
+  if (state.worktrees.has(intent.worktree)) {
+    notice(`recovered: the worktree ${intent.worktree} is complete, though its command was cut off`);
+    return;
+  }
+  await program.request('remove', { path: layout.payload(intent.worktree) });
+  await program.request('remove', { path: layout.worktreeFolder(intent.worktree) });
+  rmSync(layout.index(intent.worktree), { force: true });
+  notice(`recovered: the worktree ${intent.worktree}, whose making was cut off, has been removed`);
+};
+
+const recoverRemoval = async (session: WorkspaceSession, intent: Of<'remove'>): Promise<void> => {
+  const { layout, program, state, notice } = session;
+  if (state.worktrees.has(intent.worktree)) {
+    notice(`recovered: the removal of the worktree ${intent.worktree} was cut off before it began`);
+    return;
+  }
+  await program.request('remove', { path: layout.payload(intent.worktree) });
+  await program.request('remove', { path: layout.worktreeFolder(intent.worktree) });
+  rmSync(layout.index(intent.worktree), { force: true });
+  notice(`recovered: the removal of the worktree ${intent.worktree} has been finished`);
+};
+
+const recoverRename = async (session: WorkspaceSession, intent: Of<'rename'>): Promise<void> => {
+  const { layout, state, notice } = session;
+  const { worktree: from, to } = intent;
+  if (state.worktrees.has(to)) {
+    notice(`recovered: the worktree ${from} is called ${to} now, though the command was cut off`);
+    return;
+  }
+  if (!existsSync(layout.worktreeFolder(from)))
+    renameSync(layout.worktreeFolder(to), layout.worktreeFolder(from));
+  if (!existsSync(layout.index(from)) && existsSync(layout.index(to)))
+    renameSync(layout.index(to), layout.index(from));
+  notice(`recovered: the renaming of the worktree ${from} was cut off; it keeps its name`);
+};
+
+const recoverOne = (session: WorkspaceSession, intent: WrittenIntent): Promise<void> => {
+  switch (intent.operation) {
+    case 'snapshot':
+      return recoverSnapshot(session, intent);
+    case 'restore':
+      return recoverRestore(session, intent);
+    case 'fork':
+      return recoverFork(session, intent);
+    case 'remove':
+      return recoverRemoval(session, intent);
+    case 'rename':
+      return recoverRename(session, intent);
+  }
+};
+
+/** Finishes or undoes what commands on this worktree left when they were killed. The caller holds its lock. */
+export const recoverWorktree = async (session: WorkspaceSession, worktree: string): Promise<void> => {
+  for (const intent of listIntents(session.layout)) {
+    if (intent.worktree !== worktree) continue;
+    session.refresh();
+    await recoverOne(session, intent);
+    clearIntent(session.layout, intent.id);
+  }
+};
+
+/** The same for every worktree on which no command is at work. Costs one look into a directory when there is nothing. */
+export const recoverWorkspace = async (session: WorkspaceSession): Promise<void> => {
+  if (readdirSync(session.layout.intents).length === 0) return;
+  const worktrees = new Set(listIntents(session.layout).map((intent) => intent.worktree));
+  if (worktrees.size === 0 || !(await session.tryLock('store', true))) return;
+  try {
+    for (const worktree of worktrees) {
+      const lock = `worktree-${worktree}`;
+      if (!(await session.tryLock(lock))) continue;
+      try {
+        await recoverWorktree(session, worktree);
+      } finally {
+        await session.unlock(lock);
+      }
+    }
+  } finally {
+    await session.unlock('store');
+  }
+  session.refresh();
+};

@@ -1,0 +1,132 @@
+import { mkdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { clearIntent, writeIntent } from './intent.ts';
+import { killPoint } from './kill-point.ts';
+import { describeSnapshot, shortId } from './resolve-reference.ts';
+import { type RestoreAnswer, rootHash } from './scan-answer.ts';
+import type { SnapshotRecord } from './snapshot-record.ts';
+import { takeSnapshot } from './take-snapshot.ts';
+import type { WorkspaceSession } from './workspace-session.ts';
+import { indexHolds, payloadOf, peekWorktree } from './worktree-scan.ts';
+
+export interface RestoreRequest {
+  readonly worktree: string;
+  readonly target: SnapshotRecord;
+  /** Only these paths; null: all that the snapshot holds. */
+  readonly paths: readonly string[] | null;
+  /** Do not keep unsaved changes. */
+  readonly discard: boolean;
+}
+
+export interface RestoreOutcome {
+  readonly snapshot: SnapshotRecord;
+  readonly saved: SnapshotRecord | null;
+  readonly written: number;
+  readonly removed: number;
+  readonly adjusted: number;
+}
+
+/** What is not in any snapshot yet becomes one, so that a restore never loses anything. */
+const saveChanges = async (
+  session: WorkspaceSession,
+  request: RestoreRequest,
+): Promise<{ root: string; saved: SnapshotRecord | null; drop: () => void }> => {
+  const { worktree, target } = request;
+  const found = await peekWorktree(session, worktree);
+  const record = session.state.worktrees.get(worktree);
+  const known = record?.saved_root_hash === rootHash(found.root);
+  const empty = found.files === 0 && found.directories === 1 && !record?.head_snapshot_id;
+  if (request.discard || known || empty || rootHash(found.root) === target.payload_root_hash) {
+    return { root: found.root, saved: null, drop: found.drop };
+  }
+  found.drop();
+  const saved = await takeSnapshot(session, {
+    worktree,
+    note: `Unsaved changes before restore to ${shortId(target.snapshot_id)}`,
+    automatic: true,
+  });
+  session.notice(`unsaved changes are kept as ${describeSnapshot(saved)}`);
+  return { root: saved.root, saved, drop: () => undefined };
+};
+
+const complain = (session: WorkspaceSession, answer: RestoreAnswer): void => {
+  if (answer.ownersRefused > 0) {
+    session.notice(`the owners of ${answer.ownersRefused} entries could not be restored: that takes root`);
+  }
+  if (answer.attributesRefused > 0) {
+    session.notice(
+      `${answer.attributesRefused} extended attributes could not be restored on this filesystem or by this user`,
+    );
+  }
+};
+
+/** The caller holds the lock of the worktree, and the store's as a sharer. */
+export const restoreWorktree = async (
+  session: WorkspaceSession,
+  request: RestoreRequest,
+): Promise<RestoreOutcome> => {
+  const { layout, program } = session;
+  const { worktree, target } = request;
+  const payload = payloadOf(session, worktree);
+  const paths = request.paths ?? target.partial_paths;
+  const { root: from, saved, drop } = await saveChanges(session, request);
+  const operation = session.newSnapshotId();
+  const pack = session.newPack();
+  const staging = join(layout.temporary, `restore-${operation}`);
+  const newIndex = join(layout.temporary, `${operation}.index`);
+  killPoint('restore-saved');
+  try {
+    mkdirSync(staging, { mode: 0o700 });
+    writeIntent(layout, operation, {
+      operation: 'restore',
+      worktree,
+      snapshotId: target.snapshot_id,
+      fromHash: rootHash(from),
+      pack,
+      paths,
+    });
+    killPoint('restore-intent');
+    const answer = await program.request<RestoreAnswer>('restore', {
+      store: layout.control,
+      dir: payload,
+      index: layout.index(worktree),
+      newIndex: paths ? undefined : newIndex,
+      basis: target.snapshot_id,
+      locations: indexHolds(session, worktree),
+      pack,
+      temporary: true,
+      staging,
+      kept: layout.kept(operation),
+      tree: target.storage === 'tree' ? layout.tree(target.snapshot_id) : undefined,
+      from,
+      to: target.root,
+      only: paths ?? [],
+    });
+    killPoint('restore-done');
+    await session.commit({
+      type: 'restore',
+      data: { worktree, snapshot_id: target.snapshot_id, root_hash: rootHash(answer.root), paths },
+    });
+    killPoint('restore-committed');
+    if (!paths && answer.indexChanged) renameSync(newIndex, layout.index(worktree));
+    complain(session, answer);
+    if (answer.movedAside > 0) {
+      session.notice(
+        `${answer.movedAside} ignored entries stood in the way and are now in ${layout.kept(operation)}`,
+      );
+    }
+    clearIntent(layout, operation);
+    const { written, removed, adjusted } = answer;
+    return { snapshot: target, saved, written, removed, adjusted };
+  } catch (error) {
+    // Else the intent stays: the next command looks at what is there, and finishes it.
+    if (error instanceof CoppiceError && error.details?.touched === false) clearIntent(layout, operation);
+    throw error;
+  } finally {
+    drop();
+    rmSync(staging, { recursive: true, force: true });
+    rmSync(newIndex, { force: true });
+    rmSync(layout.temporaryPack(pack), { force: true });
+  }
+};
