@@ -8,6 +8,8 @@ export {
   runIn,
   shellIn,
 } from './driver-workbench.ts';
+export { HomeTraces } from './home-traces.ts';
 export { fillWithOddities, treeListing } from './odd-tree.ts';
+export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
 export { linkHostImage, sharedHostRootfs } from './shared-host-image.ts';
 export { tinyImage } from './tiny-image.ts';

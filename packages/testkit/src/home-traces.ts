@@ -1,0 +1,80 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const namesIn = (directory: string): string[] => (existsSync(directory) ? readdirSync(directory) : []);
+
+const linesOf = (command: string, ...args: string[]): string[] =>
+  execFileSync(command, args, { encoding: 'utf8' }).split('\n').filter(Boolean);
+
+const isId = (name: string): boolean => name.startsWith('sb_');
+
+/** Everything that a home has on this machine, as the kernel and the filesystem show it, not as the daemon says. */
+export class HomeTraces {
+  readonly #home: string;
+  readonly #key: string;
+
+  constructor(home: string) {
+    this.#home = home;
+    this.#key = createHash('sha256').update(home).digest('hex').slice(0, 8);
+  }
+
+  /** Ids of sandboxes that have a cgroup, and so a process or the place for one. */
+  machines(): string[] {
+    const found = new Set(this.#cgroups().flatMap((directory) => namesIn(directory).filter(isId)));
+    return [...found].sort();
+  }
+
+  runDirectories(): string[] {
+    return namesIn(join(this.#home, 'run')).filter(isId).sort();
+  }
+
+  disks(): string[] {
+    return namesIn(join(this.#home, 'pool/disks')).sort();
+  }
+
+  snapshots(): string[] {
+    return namesIn(join(this.#home, 'pool/snapshots')).sort();
+  }
+
+  memories(): string[] {
+    return namesIn(join(this.#home, 'pool/memory')).sort();
+  }
+
+  /** Network interfaces, namespaces and tables. */
+  network(): string[] {
+    const links = namesIn('/sys/class/net').filter((name) => name.startsWith(`cp${this.#key.slice(0, 4)}`));
+    const namespaces = namesIn('/run/netns').filter((name) => name.includes(this.#key));
+    const tables = linesOf('nft', 'list', 'tables').filter((line) => line.includes(this.#key));
+    return [...links, ...namespaces, ...tables];
+  }
+
+  /** What must not be there once the home is purged. */
+  all(): string[] {
+    const mounts = readFileSync('/proc/self/mountinfo', 'utf8')
+      .split('\n')
+      .map((line) => line.split(' ')[4] ?? '')
+      .filter((point) => point.startsWith(`${this.#home}/`));
+    const loops = linesOf('losetup', '--list', '--noheadings', '--output', 'NAME,BACK-FILE').filter((line) =>
+      line.includes(`${this.#home}/`),
+    );
+    const files = existsSync(this.#home) ? [this.#home] : [];
+    return [...this.#cgroups(), ...this.network(), ...mounts, ...loops, ...this.#processes(), ...files];
+  }
+
+  #cgroups(): string[] {
+    return linesOf('find', '/sys/fs/cgroup', '-type', 'd', '-name', `coppice-${this.#key}`, '-prune');
+  }
+
+  #processes(): string[] {
+    return namesIn('/proc').filter((name) => {
+      if (!/^\d+$/.test(name) || Number(name) === process.pid) return false;
+      try {
+        return readFileSync(`/proc/${name}/cmdline`, 'utf8').includes(this.#home);
+      } catch {
+        return false;
+      }
+    });
+  }
+}

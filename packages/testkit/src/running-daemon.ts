@@ -1,0 +1,183 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { Coppice } from '@coppice/sdk';
+import { HomeTraces } from './home-traces.ts';
+import { tinyImage } from './tiny-image.ts';
+
+export interface RunningDaemonOptions {
+  /** What config.json says besides a free port and no warm pool. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** Import the small image as `tiny` and make it the default; on unless told otherwise. */
+  readonly image?: boolean;
+}
+
+export interface StartOptions {
+  /** The kill point at which it shall die. */
+  readonly killAt?: string;
+  readonly args?: readonly string[];
+}
+
+interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stderr: string;
+}
+
+const program = fileURLToPath(new URL('../../daemon/src/main.ts', import.meta.url));
+const startDeadlineMs = 60_000;
+const leaveDeadlineMs = 30_000;
+const pollMs = 10;
+
+/** A real daemon process on a home of its own. `await using` purges it and fails when anything is left. */
+export class RunningDaemon implements AsyncDisposable {
+  readonly home: string;
+  readonly traces: HomeTraces;
+  readonly client: Coppice;
+  #child: ChildProcess | undefined;
+  #exit: Promise<Exit> | undefined;
+  #record: { pid: number; url: string; socket: string } | undefined;
+
+  private constructor(home: string) {
+    this.home = home;
+    this.traces = new HomeTraces(home);
+    this.client = new Coppice({ home }, {});
+  }
+
+  static async start({ config = {}, image = true }: RunningDaemonOptions = {}): Promise<RunningDaemon> {
+    const home = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-home-')));
+    const settings = {
+      listen: { port: 0 },
+      warm_pool: 0,
+      ...(image ? { default_image: 'tiny' } : {}),
+      ...config,
+    };
+    writeFileSync(join(home, 'config.json'), JSON.stringify(settings));
+    const daemon = new RunningDaemon(home);
+    try {
+      await daemon.restart();
+      if (image) await daemon.client.images.make({ name: 'tiny', source: await tinyImage() });
+    } catch (error) {
+      await daemon.purge();
+      throw error;
+    }
+    return daemon;
+  }
+
+  get pid(): number {
+    return this.#known.pid;
+  }
+
+  get url(): string {
+    return this.#known.url;
+  }
+
+  get socket(): string {
+    return this.#known.socket;
+  }
+
+  get token(): string {
+    return readFileSync(join(this.home, 'token'), 'utf8').trim();
+  }
+
+  /** Settles when the process is gone, whoever ended it. */
+  get exited(): Promise<Exit> {
+    return this.#exit ?? Promise.reject(new Error('the daemon was not started'));
+  }
+
+  /** Starts it, after ending it in an orderly way where it runs; returns once it answers. */
+  async restart(options: StartOptions = {}): Promise<void> {
+    await this.stop();
+    const { child, exit } = this.#spawn(options.args ?? [], options.killAt);
+    this.#child = child;
+    this.#exit = exit;
+    let gone: Exit | undefined;
+    void exit.then((result) => {
+      gone = result;
+    });
+    const deadlineMs = Date.now() + startDeadlineMs;
+    for (;;) {
+      this.#record = this.#readRecord();
+      if (this.#record?.pid === child.pid) return;
+      if (gone !== undefined)
+        throw new Error(`the daemon ended with ${gone.code ?? gone.signal}: ${gone.stderr}`);
+      if (Date.now() > deadlineMs) throw new Error('the daemon did not start in time');
+      await sleep(pollMs);
+    }
+  }
+
+  /** Runs the program to its end, for calls that must fail or that do not serve. */
+  async run(args: readonly string[]): Promise<Exit> {
+    return this.#spawn(args).exit;
+  }
+
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<Exit> {
+    const exit = this.exited;
+    this.#child?.kill(signal);
+    const result = await exit;
+    this.#child = undefined;
+    return result;
+  }
+
+  /** Orderly; sandboxes go on. */
+  async stop(): Promise<void> {
+    if (this.#child === undefined) return;
+    const { code, signal, stderr } = await this.kill('SIGTERM');
+    // One that had died before of a kill point is stopped too.
+    if (code !== 0 && signal !== 'SIGKILL')
+      throw new Error(`the daemon ended with ${code ?? signal}: ${stderr}`);
+  }
+
+  /** Removes everything of the home and says what is left: nothing, if all is well. */
+  async purge(): Promise<string[]> {
+    await this.stop();
+    this.client.close();
+    const { code, stderr } = await this.run(['--purge']);
+    if (code !== 0) throw new Error(`the purge of ${this.home} failed: ${stderr}`);
+    // Programs that a killed daemon had started end by themselves once they notice.
+    const deadlineMs = Date.now() + leaveDeadlineMs;
+    let left = this.traces.all();
+    while (left.length > 0 && Date.now() < deadlineMs) {
+      await sleep(pollMs);
+      left = this.traces.all();
+    }
+    return left;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const left = await this.purge();
+    if (left.length > 0) throw new Error(`the purge left behind: ${left.join(', ')}`);
+  }
+
+  get #known() {
+    if (this.#record === undefined) throw new Error('the daemon was not started');
+    return this.#record;
+  }
+
+  #spawn(args: readonly string[], killAt?: string): { child: ChildProcess; exit: Promise<Exit> } {
+    const { COPPICE_HOME: _, COPPICE_KILL_AT: __, ...env } = process.env;
+    const child = spawn(process.execPath, [program, '--home', this.home, ...args], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...env, ...(killAt === undefined ? {} : { COPPICE_KILL_AT: killAt }) },
+    });
+    let stderr = '';
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text;
+    });
+    // `exit`, not `close`: a program that the daemon started may hold the pipe for a moment longer.
+    const exit = once(child, 'exit').then(([code, signal]) => ({ code, signal, stderr }) as Exit);
+    return { child, exit };
+  }
+
+  #readRecord(): { pid: number; url: string; socket: string } | undefined {
+    try {
+      return JSON.parse(readFileSync(join(this.home, 'daemon.json'), 'utf8'));
+    } catch {
+      return undefined;
+    }
+  }
+}
