@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { copyFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { IdSource, networkPolicySchema } from '@coppice/protocol';
-import { ContainerDriver, ImageStore, NftNetwork } from '@coppice/runtime';
+import { ContainerDriver, GvisorDriver, ImageStore, NftNetwork } from '@coppice/runtime';
 import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
 import type { Config } from './config/config.ts';
 import type { Home } from './config/home.ts';
@@ -107,6 +107,7 @@ export class Daemon {
     const network = await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') });
     const drivers: Drivers = {
       container: new ContainerDriver({ home: home.directory, homeKey: home.key, programs }),
+      gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
     };
 
     const journal = new Journal(state, {
@@ -170,8 +171,8 @@ export class Daemon {
     const creator = new SandboxCreator(core, config.limits, warm);
     const sandboxes: SandboxService = new SandboxService({ core, config, images, creator });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
-    const compare = new CompareService(trees);
-    const merger = new MergeService({ core, trees, taker, sizer });
+    const compare = new CompareService(trees, pool.server);
+    const merger = new MergeService({ core, trees, taker, sizer, server: pool.server });
     const restorer = new RestoreService(core, lifecycle);
     const forks = new ForkService({ core, creator, taker, sizer, snapshots });
     const lineage = new LineageService(state, images);
@@ -252,6 +253,7 @@ export class Daemon {
       tokens,
       events: new EventService(state, journal, finder),
       doctor: new DoctorService({
+        network: () => network.probe(),
         state,
         drivers,
         disks,
@@ -298,7 +300,7 @@ export class Daemon {
         await sizer.close();
         const nothing = new Set<string>();
         for (const driver of Object.values(drivers)) await driver?.sweep(nothing);
-        await network.sweep(nothing);
+        await network.purge();
         for (const driver of Object.values(drivers)) await driver?.close();
         await disks.close();
         state.close();

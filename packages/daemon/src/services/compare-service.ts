@@ -1,28 +1,54 @@
-import { CoppiceError, type Diff, type fileDiffSchema } from '@coppice/protocol';
+import type { Change, Diff, fileDiffSchema } from '@coppice/protocol';
+import { diffTrees, type PoolServer, type TreeChange, unifiedDiff } from '@coppice/store';
 import type { z } from 'zod';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
+
+const octal = (mode: number | null): string | null =>
+  mode === null ? null : mode.toString(8).padStart(4, '0');
+
+export const changeView = (change: TreeChange): Change => ({
+  path: change.path,
+  change: change.change,
+  kind: change.kind,
+  size_before: change.sizeBefore,
+  size_after: change.sizeAfter,
+  mode_before: octal(change.modeBefore),
+  mode_after: octal(change.modeAfter),
+});
 
 /** What differs between any two of: a snapshot, a sandbox as it is now. */
 export class CompareService {
   readonly #trees: TreeAccess;
+  readonly #server: PoolServer;
 
-  constructor(trees: TreeAccess) {
+  constructor(trees: TreeAccess, server: PoolServer) {
     this.#trees = trees;
+    this.#server = server;
   }
 
-  async diff(from: string, to: string, _limit: number, _signal?: AbortSignal): Promise<Diff> {
-    return this.#refuse(from, to);
-  }
-
-  async diffFile(from: string, to: string, _path: string): Promise<z.output<typeof fileDiffSchema>> {
-    return this.#refuse(from, to);
-  }
-
-  #refuse(from: string, to: string): Promise<never> {
+  async diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff> {
     return this.#trees.with(from, (before) =>
       this.#trees.with(to, async (after) => {
         assertSameImage(before, after);
-        throw new CoppiceError('unsupported', `${from} and ${to} cannot be compared yet`);
+        const changes: Change[] = [];
+        const summary = { added: 0, removed: 0, modified: 0, mode: 0 };
+        const options = signal === undefined ? {} : { signal };
+        for await (const change of diffTrees(this.#server, before.tree, after.tree, options)) {
+          summary[change.change] += 1;
+          if (changes.length < limit) changes.push(changeView(change));
+        }
+        const total = summary.added + summary.removed + summary.modified + summary.mode;
+        return { from, to, changes, truncated: total > changes.length, summary };
+      }),
+    );
+  }
+
+  async diffFile(from: string, to: string, path: string): Promise<z.output<typeof fileDiffSchema>> {
+    return this.#trees.with(from, (before) =>
+      this.#trees.with(to, async (after) => {
+        assertSameImage(before, after);
+        const { result, text } = await unifiedDiff(this.#server, before.tree, after.tree, path);
+        return { path, binary: result === 'binary', unified: text, truncated: result === 'too_large' };
       }),
     );
   }

@@ -14,6 +14,7 @@ export interface DoctorParts {
   readonly backupFile: string;
   /** Why a driver is not among those that can be used. */
   readonly absent: Readonly<Record<string, string>>;
+  readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
 }
 
 const lowSpaceBytes = 1024 ** 3;
@@ -28,12 +29,20 @@ export class DoctorService {
 
   async examine(): Promise<Doctor> {
     const { disks, defaultDriver } = this.#parts;
-    const [drivers, space, sandboxes] = await Promise.all([
+    const [drivers, space, sandboxes, network] = await Promise.all([
       this.#drivers(),
       this.#space(),
       this.#sandboxes(),
+      this.#network(),
     ]);
-    const findings = [...drivers.findings, ...space, ...sandboxes, ...this.#engine(), ...this.#backup()];
+    const findings = [
+      ...drivers.findings,
+      ...space,
+      ...sandboxes,
+      ...network,
+      ...this.#engine(),
+      ...this.#backup(),
+    ];
     return {
       healthy: !findings.some((finding) => finding.severity === 'error'),
       engine: disks.engine,
@@ -69,6 +78,19 @@ export class DoctorService {
         check: 'disk space',
         message: `${Math.floor(freeBytes / 1024 ** 2)} MiB are free for the disks of sandboxes`,
         fix: 'Delete snapshots and sandboxes that are no longer needed, or give the home a larger disk.',
+      },
+    ];
+  }
+
+  async #network(): Promise<Finding[]> {
+    const { usable, detail } = await this.#parts.network();
+    if (usable) return [];
+    return [
+      {
+        severity: 'warning',
+        check: 'network',
+        message: `sandboxes can have no network here: ${detail}`,
+        fix: 'Install nftables and iproute2, and use a kernel with nf_tables; sandboxes without network work.',
       },
     ];
   }

@@ -66,11 +66,8 @@ export class IdleWatch {
     if (record.maxLifetimeS === null) return false;
     const lifetimeMs = record.maxLifetimeS * 1000;
     const endsAtMs = record.createdAtMs + lifetimeMs;
-    if (now() >= endsAtMs) {
-      await this.#lifecycle.destroy(record.id);
-      return true;
-    }
-    if (!record.lifetimeWarned && now() >= endsAtMs - warningMs(lifetimeMs))
+    if (!record.lifetimeWarned) {
+      if (now() < endsAtMs - warningMs(lifetimeMs)) return false;
       journal.commit((emit) => {
         state.sandboxes.update(record.id, { lifetimeWarned: true });
         emit('sandbox.lifetime_ending', record.id, {
@@ -78,6 +75,13 @@ export class IdleWatch {
           ends_at: new Date(endsAtMs).toISOString(),
         });
       });
+      // Also one whose whole life was shorter than a look, or that expired without a daemon, is warned before it goes.
+      return false;
+    }
+    if (now() >= endsAtMs) {
+      await this.#lifecycle.destroy(record.id);
+      return true;
+    }
     return false;
   }
 

@@ -1,0 +1,81 @@
+import { basename, dirname } from 'node:path/posix';
+import type { Readable } from 'node:stream';
+import { CoppiceError } from '@coppice/protocol';
+import type { FileKind, Guest } from '@coppice/runtime';
+import type { NodeAttributes, TreeWriter } from '@coppice/store';
+import { type TarEntry, tarOf } from './tar-entry.ts';
+
+const ownerOf = ({ uid, gid }: NodeAttributes): string => `${uid}:${gid}`;
+const permissions = ({ mode }: NodeAttributes): number => mode & 0o7777;
+
+/** Writes a merge into a sandbox that runs, through its agent: its processes see each file change as if one of them had done it. */
+export class GuestTreeWriter implements TreeWriter {
+  readonly #guest: Guest;
+  /** Told after each change. */
+  readonly #onWritten: () => void;
+
+  constructor(guest: Guest, onWritten: () => void) {
+    this.#guest = guest;
+    this.#onWritten = onWritten;
+  }
+
+  async writeFile(path: string, content: Readable, attributes: NodeAttributes): Promise<void> {
+    const there = await this.#kindOf(path);
+    if (there !== undefined && there !== 'file') await this.#guest.remove(path, { recursive: true });
+    const options = { mode: permissions(attributes), owner: ownerOf(attributes), createParents: false };
+    await this.#guest.write(path, content, options);
+    this.#onWritten();
+  }
+
+  async makeSymlink(path: string, target: string, attributes: NodeAttributes): Promise<void> {
+    if ((await this.#kindOf(path)) !== undefined) await this.#guest.remove(path, { recursive: true });
+    await this.#unpack(path, { type: 'symlink', target, attributes });
+  }
+
+  async makeDirectory(path: string, attributes: NodeAttributes): Promise<void> {
+    const there = await this.#kindOf(path);
+    if (there === 'directory') return;
+    if (there !== undefined) await this.#guest.remove(path, { recursive: true });
+    await this.#unpack(path, { type: 'directory', attributes });
+  }
+
+  async remove(path: string): Promise<void> {
+    await this.#guest.remove(path, { recursive: true }).catch(ignoreAbsent);
+    this.#onWritten();
+  }
+
+  /** The agent changes no modes by itself; every image that can run something has these two. */
+  async setMode(path: string, attributes: NodeAttributes): Promise<void> {
+    await this.#run(['chown', '-h', ownerOf(attributes), '--', path]);
+    await this.#run(['chmod', permissions(attributes).toString(8), '--', path]);
+    this.#onWritten();
+  }
+
+  async #unpack(path: string, entry: Omit<TarEntry, 'name'>): Promise<void> {
+    const archive = tarOf({ ...entry, name: basename(path) });
+    await this.#guest.unpack(dirname(path), once(archive));
+    this.#onWritten();
+  }
+
+  async #run(argv: [string, ...string[]]): Promise<void> {
+    const process = await this.#guest.exec({ argv, cwd: '/' });
+    await process.endStdin();
+    let said = '';
+    for await (const { data } of process.output) said = (said + data.toString()).slice(0, 500);
+    const { code } = await process.exit;
+    if (code !== 0) throw new CoppiceError('internal', `${argv[0]} failed in the sandbox: ${said.trim()}`);
+  }
+
+  async #kindOf(path: string): Promise<FileKind | undefined> {
+    return (await this.#guest.stat(path).catch(ignoreAbsent))?.kind;
+  }
+}
+
+async function* once(data: Buffer): AsyncIterable<Buffer> {
+  yield data;
+}
+
+const ignoreAbsent = (error: unknown): undefined => {
+  if (error instanceof CoppiceError && error.code === 'not_found') return undefined;
+  throw error;
+};

@@ -1,0 +1,130 @@
+import { CoppiceError } from '@coppice/protocol';
+import type { Sandbox } from '@coppice/sdk';
+import { RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const failure = (work: Promise<unknown>): Promise<CoppiceError> =>
+  work.then(
+    () => Promise.reject(new Error('it should have failed')),
+    (error: unknown) => (error instanceof CoppiceError ? error : Promise.reject(error)),
+  );
+
+const run = async (sandbox: Sandbox, command: string): Promise<string> => {
+  const { stdout, stderr, exit_code: code } = await sandbox.exec(command);
+  if (code !== 0) throw new Error(`${command}: ${stderr}`);
+  return stdout.trim();
+};
+
+describe('diff and merge', () => {
+  let daemon: RunningDaemon;
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start();
+  });
+  afterAll(() => daemon[Symbol.asyncDispose]());
+
+  /** A sandbox with some files, and a fork of it. */
+  async function pair(): Promise<{ source: Sandbox; fork: Sandbox } & AsyncDisposable> {
+    const source = await daemon.client.sandboxes.create();
+    await run(
+      source,
+      'mkdir /root/d; echo a > /root/a; echo b > /root/b; echo c > /root/d/c; chmod 600 /root/a',
+    );
+    const fork = (await source.fork()).sandboxes[0]!;
+    return {
+      source,
+      fork,
+      [Symbol.asyncDispose]: async () => {
+        await fork.destroy();
+        await source.destroy();
+      },
+    };
+  }
+
+  test('a diff names what was added, removed, modified and given another mode', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'echo new > /root/new; rm /root/b; echo changed > /root/d/c; chmod 644 /root/a');
+    const { changes, summary } = await daemon.client.diff(source.id, fork.id);
+    const ofRoot = changes
+      .filter(({ path }) => path.startsWith('/root/'))
+      .map(({ path, change }) => `${change} ${path}`);
+    expect(ofRoot.sort()).toEqual([
+      'added /root/new',
+      'mode /root/a',
+      'modified /root/d/c',
+      'removed /root/b',
+    ]);
+    expect(summary).toMatchObject({ added: 1, removed: 1 });
+    const { unified } = await daemon.client.diffFile(source.id, fork.id, '/root/d/c');
+    expect(unified).toContain('-c\n+changed\n');
+  });
+
+  test('a running sandbox takes in what its fork changed, file by file, and goes on running', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(
+      fork,
+      'mkdir -p /root/x/y; echo deep > /root/x/y/z; ln -s ../a /root/x/link; rm /root/b; chmod 640 /root/a',
+    );
+    await run(fork, 'chown 1000:1000 /root/x; echo longer > /root/d/c');
+    await run(source, 'echo mine > /root/mine');
+    const job = await source.jobs.start('sleep 100000');
+    const merged = await source.merge(fork);
+    expect(merged).toMatchObject({ applied: true, conflicts: [] });
+    expect(await run(source, 'cat /root/x/y/z /root/d/c /root/mine; readlink /root/x/link; ls /root')).toBe(
+      'deep\nlonger\nmine\n../a\na\nd\nmine\nx',
+    );
+    expect(await run(source, 'stat -c "%a %u:%g" /root/a /root/x')).toBe('640 0:0\n755 1000:1000');
+    expect((await source.jobs.list()).find(({ id }) => id === job.id)?.running).toBe(true);
+    await source.restore(merged.undo_snapshot_id!);
+    expect(await run(source, 'ls /root')).toBe('a\nb\nd\nmine');
+  });
+
+  test('a stopped sandbox takes in the same', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'rm -r /root/d; echo new > /root/new; ln -s a /root/l');
+    await source.stop({ grace_s: 0 });
+    expect((await source.merge(fork)).applied).toBe(true);
+    await source.start();
+    expect(await run(source, 'cat /root/new; readlink /root/l; ls /root')).toBe('new\na\na\nb\nl\nnew');
+  });
+
+  test('conflicts are listed by path and nothing is written, unless a side is chosen', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'echo theirs > /root/a; echo new > /root/new');
+    await run(source, 'echo ours > /root/a');
+    const refused = await failure(source.merge(fork));
+    expect(refused.code).toBe('conflict');
+    expect(refused.details?.conflicts).toEqual([{ path: '/root/a', ours: 'modified', theirs: 'modified' }]);
+    expect(await run(source, 'cat /root/a; ls /root')).toBe('ours\na\nb\nd');
+    const plan = await source.merge(fork, { dry_run: true });
+    expect(plan).toMatchObject({ applied: false, undo_snapshot_id: null });
+    await source.merge(fork, { prefer: 'ours' });
+    expect(await run(source, 'cat /root/a /root/new')).toBe('ours\nnew');
+    await source.merge(fork, { prefer: 'theirs' });
+    expect(await run(source, 'cat /root/a')).toBe('theirs');
+  });
+
+  test('two forks of one snapshot merge from where they parted', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    await run(source, 'echo base > /root/a; echo base > /root/b');
+    const snapshot = await source.snapshot();
+    const { sandboxes } = await daemon.client.snapshots.fork(snapshot.id, { count: 2 });
+    await using left = sandboxes[0]!;
+    await using right = sandboxes[1]!;
+    await run(left, 'echo left > /root/a');
+    await run(right, 'echo right > /root/b');
+    const merged = await left.merge(right);
+    expect(merged.base_snapshot_id).toBe(snapshot.id);
+    expect(await run(left, 'cat /root/a /root/b')).toBe('left\nright');
+  });
+
+  test('what cannot be compared is refused', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    expect((await failure(source.merge(source))).code).toBe('invalid_argument');
+    expect((await failure(daemon.client.diff(source.id, 'nobody'))).code).toBe('not_found');
+    expect(daemon.traces.snapshots().filter((id) => id.startsWith('tmp-'))).toEqual([]);
+  });
+});

@@ -1,0 +1,141 @@
+import { CoppiceError } from '@coppice/protocol';
+import { eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const code = async (work: Promise<unknown>): Promise<string> =>
+  work.then(
+    () => 'no error',
+    (error: unknown) => (error instanceof CoppiceError ? error.code : String(error)),
+  );
+
+describe('sandboxes', () => {
+  let daemon: RunningDaemon;
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start({ config: { limits: { max_sandboxes: 6, total_memory_mb: 2048 } } });
+  });
+  afterAll(() => daemon[Symbol.asyncDispose]());
+
+  const output = async (ref: string, command: string): Promise<string> =>
+    (await daemon.client.sandboxes.at(ref).exec(command)).stdout.trim();
+
+  test('a new sandbox runs under its own name with its limits, labels and environment', async () => {
+    await using sandbox = await daemon.client.sandboxes.create({
+      name: 'First.One',
+      cpus: 1,
+      memory_mb: 128,
+      pids: 64,
+      env: { GREETING: 'good day' },
+      labels: { team: 'blue' },
+    });
+    const detail = await sandbox.inspect();
+    expect(detail).toMatchObject({
+      name: 'First.One',
+      state: 'running',
+      hostname: 'first-one',
+      memory_mb: 128,
+      env_names: ['GREETING'],
+      labels: { team: 'blue' },
+      parent: null,
+    });
+    expect(detail.usage?.pids).toBeGreaterThan(0);
+    expect(await output(sandbox.id, 'echo $GREETING on $(hostname)')).toBe('good day on first-one');
+  });
+
+  test('a name that is taken is refused, and nothing is left of the attempt', async () => {
+    await using sandbox = await daemon.client.sandboxes.create({ name: 'taken' });
+    expect(await code(daemon.client.sandboxes.create({ name: 'taken' }))).toBe('name_taken');
+    expect(daemon.traces.machines()).toEqual([sandbox.id]);
+    expect(daemon.traces.disks()).toEqual([sandbox.id]);
+  });
+
+  test('a sandbox that cannot start leaves no record, disk or process', async () => {
+    const refused = daemon.client.sandboxes.create({ name: 'no-such-image', image: 'nowhere' });
+    expect(await code(refused)).toBe('not_found');
+    expect(await daemon.client.sandboxes.list()).toEqual([]);
+    expect(daemon.traces.disks()).toEqual([]);
+  });
+
+  test('stopping frees its processes and keeps its disk; starting brings it back', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await sandbox.exec('echo kept > /root/kept; sleep 1000 &');
+    await sandbox.stop({ grace_s: 0 });
+    expect(sandbox.info?.state).toBe('stopped');
+    expect(daemon.traces.machines()).toEqual([]);
+    expect(await code(sandbox.exec('true'))).toBe('wrong_state');
+    await sandbox.start();
+    expect(await output(sandbox.id, 'cat /root/kept')).toBe('kept');
+  });
+
+  test('destroying leaves nothing', async () => {
+    const sandbox = await daemon.client.sandboxes.create({ network: { allow: ['198.51.100.1'] } });
+    await sandbox.destroy();
+    expect(daemon.traces.machines()).toEqual([]);
+    expect(daemon.traces.runDirectories()).toEqual([]);
+    expect(daemon.traces.disks()).toEqual([]);
+    expect(await code(sandbox.inspect())).toBe('not_found');
+  });
+
+  test('lists are filtered by state, label and image', async () => {
+    await using one = await daemon.client.sandboxes.create({ labels: { team: 'blue', step: '1' } });
+    await using two = await daemon.client.sandboxes.create({ labels: { team: 'red' } });
+    await two.stop({ grace_s: 0 });
+    const ids = async (query: Parameters<typeof daemon.client.sandboxes.list>[0]) =>
+      (await daemon.client.sandboxes.list(query)).map((sandbox) => sandbox.id);
+    expect(await ids({ label: 'team=blue,step' })).toEqual([one.id]);
+    expect(await ids({ state: 'stopped' })).toEqual([two.id]);
+    expect(await ids({ image: 'tiny' })).toEqual([one.id, two.id]);
+    expect(await ids({ image: 'host' })).toEqual([]);
+  });
+
+  test('limits of the daemon are held and say which', async () => {
+    await using _one = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    expect(await code(daemon.client.sandboxes.create({ memory_mb: 1025 }))).toBe('limit_reached');
+    await using _two = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    expect(await code(daemon.client.sandboxes.create({ memory_mb: 16 }))).toBe('limit_reached');
+  });
+
+  test('changes of environment, name and limits hold for what runs next', async () => {
+    await using sandbox = await daemon.client.sandboxes.create({ env: { A: '1', B: '2' } });
+    await sandbox.update({ name: 'renamed', env: { A: null, C: '3' }, pids: 32 });
+    expect(await output('renamed', 'echo "$A-$B-$C"')).toBe('-2-3');
+    expect((await sandbox.inspect()).pids).toBe(32);
+  });
+
+  test('an idle timeout that would have to kill is refused unless its owner says stop', async () => {
+    expect(await code(daemon.client.sandboxes.create({ idle_timeout_s: 60 }))).toBe('unsupported');
+    await using sandbox = await daemon.client.sandboxes.create({ idle_timeout_s: 1, idle_action: 'stop' });
+    await eventually('the idle sandbox stops', async () => {
+      const [found] = await daemon.client.sandboxes.list({ state: 'stopped' });
+      return found?.id === sandbox.id;
+    });
+  });
+
+  test('a sandbox whose lifetime is over is destroyed, and was warned of', async () => {
+    const sandbox = await daemon.client.sandboxes.create({ max_lifetime_s: 1 });
+    await eventually('it is destroyed', async () => (await daemon.client.sandboxes.list()).length === 0);
+    const { events } = await daemon.client.events.list({ sandbox: sandbox.id });
+    const types = events.map((event) => event.type);
+    expect(types.slice(-2)).toEqual(['sandbox.lifetime_ending', 'sandbox.destroyed']);
+  });
+
+  test('pausing without memory is a choice by name, and the next call wakes it', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    expect(await code(sandbox.pause())).toBe('unsupported');
+    await sandbox.exec('echo kept > /root/kept');
+    await sandbox.pause({ keep: 'disk' });
+    expect(sandbox.info?.state).toBe('paused');
+    expect(daemon.traces.machines()).toEqual([]);
+    expect(await output(sandbox.id, 'cat /root/kept')).toBe('kept');
+  });
+
+  test('when its first process is killed the sandbox has failed, says so, and can be started again', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await using neighbour = await daemon.client.sandboxes.create();
+    await code(sandbox.exec('kill -KILL -1; kill -TERM 1; sleep 1000', { timeout_ms: 60_000 }));
+    await eventually('it has failed', async () => (await sandbox.inspect()).state === 'failed');
+    expect((await sandbox.inspect()).failure).toMatch(/first process/);
+    await sandbox.start();
+    expect(await output(sandbox.id, 'echo back')).toBe('back');
+    expect(await output(neighbour.id, 'echo here')).toBe('here');
+  });
+});

@@ -1,0 +1,147 @@
+import { CoppiceError } from '@coppice/protocol';
+import type { Sandbox } from '@coppice/sdk';
+import { eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const failure = (work: Promise<unknown>): Promise<CoppiceError> =>
+  work.then(
+    () => Promise.reject(new Error('it should have failed')),
+    (error: unknown) => (error instanceof CoppiceError ? error : Promise.reject(error)),
+  );
+
+const run = async (sandbox: Sandbox, command: string): Promise<string> => {
+  const { stdout, stderr, exit_code: code } = await sandbox.exec(command);
+  if (code !== 0) throw new Error(`${command}: ${stderr}`);
+  return stdout.trim();
+};
+
+describe('snapshots', () => {
+  let daemon: RunningDaemon;
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start();
+  });
+  afterAll(() => daemon[Symbol.asyncDispose]());
+
+  test('older and newer snapshots both survive a restore, which brings back exactly their files', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await run(sandbox, 'echo one > /root/file');
+    await sandbox.snapshot({ name: 'one' });
+    await run(sandbox, 'echo two > /root/file; touch /root/new');
+    await sandbox.snapshot({ name: 'two' });
+    await sandbox.restore('one');
+    expect(await run(sandbox, 'cat /root/file; ls /root')).toBe('one\nfile');
+    await sandbox.restore('two');
+    expect(await run(sandbox, 'cat /root/file; ls /root')).toBe('two\nfile\nnew');
+    expect((await sandbox.snapshots()).map(({ name }) => name)).toEqual(['one', 'two']);
+  });
+
+  test('a snapshot knows its parent, engine and tags, and its sizes once they are counted', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    const first = await sandbox.snapshot({ name: 'first', tags: ['base'], note: 'clean' });
+    await run(sandbox, 'head -c 1000000 /dev/urandom > /root/data');
+    const second = await sandbox.snapshot();
+    expect(first).toMatchObject({
+      parent_id: null,
+      engine: 'btrfs',
+      tags: ['base'],
+      note: 'clean',
+      has_memory: false,
+    });
+    expect(second.parent_id).toBe(first.id);
+    await eventually('the size is counted', async () => {
+      const { referenced_bytes: bytes } = await daemon.client.snapshots.get(second.id);
+      return bytes !== null && bytes >= 1_000_000;
+    });
+  });
+
+  test('a stopped sandbox is snapshotted and restored, and stays stopped', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await run(sandbox, 'echo one > /root/file');
+    await sandbox.stop({ grace_s: 0 });
+    await sandbox.snapshot({ name: 'one' });
+    await sandbox.start();
+    await run(sandbox, 'rm /root/file');
+    await sandbox.stop({ grace_s: 0 });
+    expect(await sandbox.restore('one')).toMatchObject({ state: 'stopped', with_memory: false });
+    await sandbox.start();
+    expect(await run(sandbox, 'cat /root/file')).toBe('one');
+  });
+
+  test('a second snapshot of the same name, and memory where it cannot be kept, are refused', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await sandbox.snapshot({ name: 'one' });
+    expect((await failure(sandbox.snapshot({ name: 'one' }))).code).toBe('name_taken');
+    expect((await failure(sandbox.checkpoint())).code).toBe('unsupported');
+    expect(daemon.traces.memories()).toEqual([]);
+  });
+
+  test('a snapshot of another sandbox cannot be restored into this one', async () => {
+    await using one = await daemon.client.sandboxes.create();
+    await using other = await daemon.client.sandboxes.create();
+    const foreign = await other.snapshot();
+    expect((await failure(one.restore(foreign.id))).code).toBe('not_found');
+  });
+
+  test('deleting is refused while a fork grew from it, saying which, and frees the pool afterwards', async () => {
+    await using sandbox = await daemon.client.sandboxes.create({ name: 'source' });
+    const snapshot = await sandbox.snapshot({ name: 'base' });
+    const { sandboxes } = await daemon.client.snapshots.fork(snapshot.id, { name: 'shoot' });
+    const refused = await failure(daemon.client.snapshots.delete('source:base'));
+    expect(refused.code).toBe('in_use');
+    expect(refused.message).toContain('shoot');
+    await sandboxes[0]?.destroy();
+    await daemon.client.snapshots.delete('source:base');
+    expect(daemon.traces.snapshots().filter((id) => id === snapshot.id)).toEqual([]);
+  });
+
+  test('snapshots outlive their sandbox, and a new one grows from them', async () => {
+    const sandbox = await daemon.client.sandboxes.create({ name: 'short-lived', env: { KEPT: 'yes' } });
+    await run(sandbox, 'echo legacy > /root/file');
+    await sandbox.snapshot({ name: 'last' });
+    await sandbox.destroy();
+    await using heir = await daemon.client.sandboxes.create({ from: 'short-lived:last' });
+    expect(await run(heir, 'cat /root/file; echo $KEPT')).toBe('legacy\nyes');
+  });
+
+  test('forks have their own disk, name, hostname and token; policy, limits and env carry over', async () => {
+    await using source = await daemon.client.sandboxes.create({
+      name: 'oak',
+      env: { A: '1' },
+      memory_mb: 200,
+    });
+    await run(source, 'echo shared > /root/file');
+    const { sandboxes, failures } = await source.fork({ count: 3, name_prefix: 'twig', env: { B: '2' } });
+    expect(failures).toEqual([]);
+    expect(sandboxes.map(({ name }) => name)).toEqual(['twig-1', 'twig-2', 'twig-3']);
+    expect(new Set(sandboxes.map(({ token }) => token)).size).toBe(3);
+    await Promise.all(sandboxes.map((fork) => run(fork, 'hostname >> /root/file')));
+    for (const fork of sandboxes) {
+      expect(await run(fork, 'cat /root/file; echo $A$B')).toBe(`shared\n${fork.name}\n12`);
+      expect((await fork.inspect()).memory_mb).toBe(200);
+    }
+    expect(await run(source, 'cat /root/file')).toBe('shared');
+    await Promise.all(sandboxes.map((fork) => fork.destroy()));
+    expect(await source.snapshots()).toEqual([]);
+  });
+
+  test('a fork whose name is taken is refused before a snapshot is taken', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    expect((await failure(source.fork({ name: source.name }))).code).toBe('name_taken');
+    expect(await source.snapshots()).toEqual([]);
+  });
+
+  test('the lineage shows what grew from what', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    const snapshot = await source.snapshot();
+    const { sandboxes } = await daemon.client.snapshots.fork(snapshot.id);
+    await using fork = sandboxes[0]!;
+    const nodes = await daemon.client.lineage();
+    const parentOf = (id: string) => nodes.find((node) => node.id === id)?.parent;
+    const image = nodes.find((node) => node.kind === 'image')?.id;
+    expect([parentOf(fork.id), parentOf(snapshot.id), parentOf(source.id)]).toEqual([
+      snapshot.id,
+      source.id,
+      image,
+    ]);
+  });
+});
