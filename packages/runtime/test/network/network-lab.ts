@@ -76,6 +76,19 @@ export class Peer {
     return this.#ask({ action: 'connect', host, port, from, timeoutMs: silenceMs }).answer;
   }
 
+  collectDatagrams(port: number): Promise<string> {
+    return this.#ask({ action: 'collect', port }).answer;
+  }
+
+  sendDatagram(host: string, port: number, text: string, from: string): Promise<string> {
+    return this.#ask({ action: 'send', host, port, text, from }).answer;
+  }
+
+  /** All that came, once `text` is among it. */
+  datagramsUntil(text: string): Promise<string> {
+    return this.#ask({ action: 'collected', text }).answer;
+  }
+
   /** A connection that stays open. */
   async open(host: string, port: number): Promise<{ say(timeoutMs?: number): Promise<string> }> {
     const { id, answer } = this.#ask({ action: 'connect', host, port, timeoutMs: answerMs });

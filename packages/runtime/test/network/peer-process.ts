@@ -1,3 +1,4 @@
+import { createSocket } from 'node:dgram';
 import { connect, createServer, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 
@@ -7,13 +8,17 @@ import { createInterface } from 'node:readline';
  */
 interface Request {
   readonly id: number;
-  readonly action: 'listen' | 'connect' | 'say';
+  readonly action: 'listen' | 'connect' | 'say' | 'collect' | 'send' | 'collected';
   readonly host?: string;
   readonly port?: number;
   readonly from?: string;
   readonly connection?: number;
+  readonly text?: string;
   readonly timeoutMs?: number;
 }
+
+const datagrams: string[] = [];
+let arrived = (): void => {};
 
 const connections = new Map<number, Socket>();
 
@@ -59,6 +64,34 @@ const actions: Record<Request['action'], (request: Request) => Promise<string>> 
     socket.write('again');
     return firstAnswer(socket, timeoutMs!);
   },
+  collect: ({ port }) =>
+    new Promise((resolve) => {
+      const socket = createSocket('udp4');
+      socket.on('message', (message) => {
+        datagrams.push(message.toString('utf8'));
+        arrived();
+      });
+      socket.bind(port, '0.0.0.0', () => resolve('listening'));
+    }),
+  send: ({ host, port, from, text }) =>
+    new Promise((resolve, reject) => {
+      const socket = createSocket('udp4');
+      socket.bind(0, from, () =>
+        socket.send(text!, port!, host!, (error) => {
+          socket.close();
+          if (error === null) resolve('sent');
+          else reject(error);
+        }),
+      );
+    }),
+  /** All datagrams, once the one that is asked for is among them. */
+  collected: ({ text }) =>
+    new Promise((resolve) => {
+      arrived = () => {
+        if (datagrams.includes(text!)) resolve(datagrams.join());
+      };
+      arrived();
+    }),
 };
 
 const lines = createInterface({ input: process.stdin });
