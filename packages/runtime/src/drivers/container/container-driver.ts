@@ -5,13 +5,13 @@ import { CoppiceError } from '@coppice/protocol';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
-import { checkId, checkSpec } from './check-spec.ts';
+import { checkId, checkSpec } from '../../machine/check-spec.ts';
+import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
 import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
 import { firstIdOf, IdSlots } from './id-slots.ts';
 import { Launcher } from './launcher.ts';
 import { type MachineRecord, readBootId, readMachineRecord, writeMachineRecord } from './machine-record.ts';
-import { isRunning, type ProcessIdentity } from './process-identity.ts';
 
 export interface ContainerDriverOptions {
   /** COPPICE_HOME; sandboxes have their sockets and records in `run/<id>` below it. */
@@ -94,7 +94,7 @@ export class ContainerDriver implements Driver {
     await this.#cgroups.group(spec.id).thaw();
     const monitor = readMachineRecord(this.#runDir(spec.id))?.monitor;
     const machine = await this.#take(spec.id, init);
-    if (monitor !== undefined) await this.#launcher.endMonitor(monitor, init);
+    if (monitor !== undefined) this.#launcher.endMonitor(monitor, init);
     return machine;
   }
 
@@ -148,7 +148,7 @@ export class ContainerDriver implements Driver {
       });
       writeMachineRecord(runDir, { ...record, init, monitor });
       const machine = await this.#take(spec.id, init);
-      await this.#launcher.endMonitor(monitor, init);
+      this.#launcher.endMonitor(monitor, init);
       return machine;
     } catch (error) {
       const log = this.#readLog(runDir);
@@ -160,7 +160,12 @@ export class ContainerDriver implements Driver {
 
   async #take(id: string, init: ProcessIdentity): Promise<ContainerMachine> {
     const runDir = this.#runDir(id);
-    const guest = await connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs });
+    const ended = Promise.withResolvers<void>();
+    // Watched from the first instant, and not one round trip later: to connect takes longer than that.
+    const [guest] = await Promise.all([
+      connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs }),
+      this.#launcher.watch(init, ended.resolve),
+    ]);
     const slot = readMachineRecord(runDir)?.slot;
     const machine = new ContainerMachine({
       id,
@@ -175,7 +180,7 @@ export class ContainerDriver implements Driver {
       },
     });
     this.#machines.set(id, machine);
-    await this.#launcher.watch(init, () => machine.onInitExit());
+    ended.promise.then(() => machine.onInitExit());
     return machine;
   }
 

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
 import type { Guest } from '../../guest/guest.ts';
-import { checkHostname, checkLimits } from './check-spec.ts';
+import { checkHostname, checkLimits } from '../../machine/check-spec.ts';
+import type { ProcessIdentity } from '../../machine/process-identity.ts';
 import type { Launcher } from './launcher.ts';
-import type { ProcessIdentity } from './process-identity.ts';
 
 /** What the agent may take beyond the grace that it was given. */
 const agentSlackMs = 2000;

@@ -1,8 +1,8 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { CoppiceError } from '@coppice/protocol';
 import type { CgroupSetting } from '../../cgroups/cgroup-hierarchy.ts';
+import type { ProcessIdentity } from '../../machine/process-identity.ts';
 import { encodeLaunchMessage, type LaunchFields, LaunchMessageReader } from './launch-message.ts';
-import type { ProcessIdentity } from './process-identity.ts';
 
 export interface LauncherOptions {
   readonly program: string;
@@ -90,8 +90,9 @@ export class Launcher {
     if (answer.get('running') !== '1') this.#announce(identity.pid);
   }
 
-  async endMonitor(monitor: ProcessIdentity, init: ProcessIdentity): Promise<void> {
-    await this.#ask('end-monitor', [...identityFields(monitor), ['of', String(init.pid)]]);
+  /** Not waited for: should it be lost with the launcher, the monitor idles on until the sandbox ends. */
+  endMonitor(monitor: ProcessIdentity, init: ProcessIdentity): void {
+    this.#ask('end-monitor', [...identityFields(monitor), ['of', String(init.pid)]]).catch(() => {});
   }
 
   async setHostname(identity: ProcessIdentity, hostname: string): Promise<void> {

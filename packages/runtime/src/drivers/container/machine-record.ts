@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ProcessIdentity } from './process-identity.ts';
+import type { ProcessIdentity } from '../../machine/process-identity.ts';
 
 /** What a daemon must know to find a sandbox that an earlier one started. */
 export interface MachineRecord {

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
-import type { MachineLimits, MachineSpec } from '../../driver.ts';
+import type { MachineLimits, MachineSpec } from '../driver.ts';
 
 const idPattern = /^[a-z0-9][a-z0-9_-]{0,99}$/;
 const hostnamePattern = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$/;
