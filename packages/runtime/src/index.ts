@@ -8,7 +8,8 @@ export type {
   MachineUsage,
 } from './driver.ts';
 export { ContainerDriver, type ContainerDriverOptions } from './drivers/container/container-driver.ts';
-
+// gVisor driver
+export { GvisorDriver, type GvisorDriverOptions } from './drivers/gvisor/gvisor-driver.ts';
 // Guest
 export { connectGuest } from './guest/connect-guest.ts';
 export type {
@@ -31,16 +32,11 @@ export type {
 } from './guest/guest.ts';
 export { GuestClient } from './guest/guest-client.ts';
 export { GuestLink, type GuestLinkOptions } from './guest/guest-link.ts';
-
 // Images
 export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';
 export { ImageStore } from './images/image-store.ts';
 export { type Manifest, readManifest } from './images/manifest.ts';
-
 // Network
 export type { Attachment, Network, NetworkPolicy } from './network/network.ts';
 export { NftNetwork, type NftNetworkOptions } from './network/nft-network.ts';
-
-// gVisor driver
-export { GvisorDriver, type GvisorDriverOptions } from './drivers/gvisor/gvisor-driver.ts';

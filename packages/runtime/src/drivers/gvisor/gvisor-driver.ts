@@ -1,26 +1,27 @@
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { makeCgroup, writeCgroupFile } from '../../cgroups/cgroup-files.ts';
-import type { HomeCgroups } from '../../cgroups/home-cgroups.ts';
+import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
+import { checkId, checkSpec } from '../../machine/check-spec.ts';
+import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
 import { cpuFeatures } from './cpu-features.ts';
-import { GvisorMachine, type GvisorRecord, writeRecord } from './gvisor-machine.ts';
+import { GvisorMachine } from './gvisor-machine.ts';
+import { readRecord, writeRecord } from './gvisor-record.ts';
 import { writeBundle } from './oci-bundle.ts';
 import { mountRoot, unmountRoot } from './overlay-root.ts';
 import { findRunsc, type Platform, probePlatform } from './platform-probe.ts';
-import { startTicksOf } from './process-identity.ts';
 import { startRelay } from './relay.ts';
 import { Runsc } from './runsc.ts';
 import { sandboxLimits } from './sandbox-limits.ts';
+import { makeShimLayer } from './shim-layer.ts';
 
 export interface GvisorDriverOptions {
-  /** Holds a directory for each sandbox. */
-  readonly runDir: string;
-  readonly cgroups: HomeCgroups;
-  readonly agentProgram: string;
-  readonly relayProgram: string;
+  readonly home: string;
+  readonly homeKey: string;
+  readonly programs: { readonly agent: string; readonly relay: string };
   /** Default: the one this machine has. */
   readonly runscProgram?: string;
 }
@@ -33,6 +34,7 @@ interface Paths {
   readonly holdSocket: string;
   readonly pidFile: string;
   readonly record: string;
+  readonly pausedMark: string;
 }
 
 /** Sandboxes in gVisor: a kernel of their own, whose memory can be written down and brought back. */
@@ -41,10 +43,15 @@ export class GvisorDriver implements Driver {
   readonly keepsMemory = true;
   readonly needsNetns = true;
   readonly #options: GvisorDriverOptions;
+  readonly #runDir: string;
+  readonly #cgroups: HomeCgroups;
+  readonly #cleaning = new Map<string, Promise<void>>();
   #ready: Promise<{ runsc: Runsc; platform: Platform }> | undefined;
 
   constructor(options: GvisorDriverOptions) {
     this.#options = options;
+    this.#runDir = join(options.home, 'run');
+    this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
   }
 
   async probe(): Promise<DriverHealth> {
@@ -83,9 +90,18 @@ export class GvisorDriver implements Driver {
   }
 
   async adopt(spec: MachineSpec): Promise<Machine | undefined> {
-    const record = this.#readRecord(spec.id);
-    if (record === undefined || startTicksOf(record.pid) !== record.startTicks) return undefined;
-    return this.#machine(spec.id, record);
+    checkId(spec.id);
+    const paths = this.#paths(spec.id);
+    const identity = readRecord(paths.record)?.process;
+    if (identity == null || !isRunning(identity)) return undefined;
+    // The daemon before may have died while it held the sandbox still.
+    await this.#cgroups.group(spec.id).thaw();
+    if (existsSync(paths.pausedMark)) {
+      const { runsc } = await this.#prepare();
+      await runsc.resumeIfPaused(spec.id);
+      rmSync(paths.pausedMark, { force: true });
+    }
+    return this.#machine(spec.id, identity);
   }
 
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
@@ -98,27 +114,35 @@ export class GvisorDriver implements Driver {
     return removed;
   }
 
-  async close(): Promise<void> {}
+  async close(): Promise<void> {
+    await this.#cgroups.release();
+  }
 
   async #launch(spec: MachineSpec, command: (runsc: Runsc, paths: Paths) => string[]): Promise<Machine> {
-    const { runsc } = await this.#prepare();
+    checkSpec(spec);
     const netns = this.#checkNetns(spec);
+    const { runsc } = await this.#prepare();
     const paths = this.#paths(spec.id);
+    const earlier = readRecord(paths.record)?.process;
+    if (earlier != null && isRunning(earlier)) {
+      throw new CoppiceError('wrong_state', `sandbox ${spec.id} runs already`);
+    }
     mkdirSync(paths.dir, { recursive: true, mode: 0o700 });
     try {
-      writeRecord(paths.record, { driver: 'gvisor', pid: 0, startTicks: '' });
-      const group = this.#options.cgroups.group(spec.id);
-      this.#options.cgroups.prepare();
+      writeRecord(paths.record, null);
+      const group = this.#cgroups.group(spec.id);
+      this.#cgroups.prepare();
       for (const directory of group.directories) makeCgroup(directory);
       for (const { file, value } of group.settings(sandboxLimits(spec.limits))) writeCgroupFile(file, value);
-      await mountRoot(spec.imageDir, spec.diskDir, paths.rootDir);
+      const shim = makeShimLayer(join(this.#runDir, 'gvisor-shim'));
+      await mountRoot(spec.imageDir, shim, spec.diskDir, paths.rootDir);
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
         rootDir: paths.rootDir,
-        agent: this.#options.agentProgram,
+        agent: this.#options.programs.agent,
       });
       await startRelay({
-        program: this.#options.relayProgram,
+        program: this.#options.programs.relay,
         socket: paths.socket,
         holdSocket: paths.holdSocket,
         netns,
@@ -126,37 +150,46 @@ export class GvisorDriver implements Driver {
         command: command(runsc, paths),
       });
       const pid = Number(readFileSync(paths.pidFile, 'utf8'));
-      const startTicks = startTicksOf(pid);
-      if (startTicks === undefined)
+      const started = readStarted(pid);
+      if (started === undefined)
         throw new CoppiceError('internal', `sandbox ${spec.id} ended right after its start`);
-      const record: GvisorRecord = { driver: 'gvisor', pid, startTicks };
-      writeRecord(paths.record, record);
-      return await this.#machine(spec.id, record);
+      writeRecord(paths.record, { pid, started });
+      return await this.#machine(spec.id, { pid, started });
     } catch (error) {
       await this.#cleanUp(spec.id);
       throw error;
     }
   }
 
-  async #machine(id: string, { pid, startTicks }: GvisorRecord): Promise<Machine> {
+  async #machine(id: string, identity: ProcessIdentity): Promise<Machine> {
     const { runsc } = await this.#prepare();
-    const { socket, holdSocket } = this.#paths(id);
+    const { socket, holdSocket, pausedMark } = this.#paths(id);
     return new GvisorMachine({
       id,
-      pid,
+      pid: identity.pid,
       guest: await connectGuest(socket, { unaligned: true }),
       runsc,
-      cgroup: this.#options.cgroups.group(id),
+      cgroup: this.#cgroups.group(id),
       holdSocket,
-      isAlive: () => startTicksOf(pid) === startTicks,
+      pausedMark,
+      isAlive: () => isRunning(identity),
       cleanUp: () => this.#cleanUp(id),
     });
   }
 
+  /** One at a time for each sandbox: its end is noticed while it is being stopped. */
+  #cleanUp(id: string): Promise<void> {
+    const under = this.#cleaning.get(id);
+    if (under !== undefined) return under;
+    const work = this.#removeAll(id).finally(() => this.#cleaning.delete(id));
+    this.#cleaning.set(id, work);
+    return work;
+  }
+
   /** In reverse order of the start; each step may have been done before. */
-  async #cleanUp(id: string): Promise<void> {
+  async #removeAll(id: string): Promise<void> {
     const paths = this.#paths(id);
-    const group = this.#options.cgroups.group(id);
+    const group = this.#cgroups.group(id);
     await group.kill();
     const { runsc } = await this.#prepare();
     await runsc.delete(id);
@@ -203,28 +236,19 @@ export class GvisorDriver implements Driver {
       });
     }
     const platform = await probePlatform(program);
-    return { runsc: new Runsc(program, join(this.#options.runDir, 'runsc'), platform.name), platform };
-  }
-
-  #readRecord(id: string): GvisorRecord | undefined {
-    try {
-      const record = JSON.parse(readFileSync(this.#paths(id).record, 'utf8')) as Partial<GvisorRecord>;
-      return record.driver === 'gvisor' ? (record as GvisorRecord) : undefined;
-    } catch {
-      return undefined;
-    }
+    return { runsc: new Runsc(program, join(this.#runDir, 'runsc'), platform.name), platform };
   }
 
   #listIds(): string[] {
     try {
-      return readdirSync(this.#options.runDir).filter((name) => this.#readRecord(name) !== undefined);
+      return readdirSync(this.#runDir).filter((name) => readRecord(this.#paths(name).record) !== undefined);
     } catch {
       return [];
     }
   }
 
   #paths(id: string): Paths {
-    const dir = join(this.#options.runDir, id);
+    const dir = join(this.#runDir, id);
     return {
       dir,
       bundleDir: join(dir, 'bundle'),
@@ -233,6 +257,7 @@ export class GvisorDriver implements Driver {
       holdSocket: join(dir, 'hold.sock'),
       pidFile: join(dir, 'pid'),
       record: join(dir, 'gvisor.json'),
+      pausedMark: join(dir, 'paused'),
     };
   }
 }

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
@@ -14,6 +14,8 @@ export interface GvisorMachineParts {
   readonly runsc: Runsc;
   readonly cgroup: SandboxCgroup;
   readonly holdSocket: string;
+  /** There while its memory is being written: whoever finds it must let it go on. */
+  readonly pausedMark: string;
   readonly isAlive: () => boolean;
   /** Removes what is left of it on this machine. */
   readonly cleanUp: () => Promise<void>;
@@ -78,10 +80,11 @@ export class GvisorMachine implements Machine {
    * first: a message that was half taken would be missing its other half in whatever is restored from here.
    */
   async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
-    const { runsc, holdSocket } = this.#parts;
+    const { runsc, holdSocket, pausedMark } = this.#parts;
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const hold = await holdRelay(holdSocket);
     const startedMs = performance.now();
+    writeFileSync(pausedMark, '');
     try {
       await runsc.pause(this.id);
       try {
@@ -91,6 +94,7 @@ export class GvisorMachine implements Machine {
         await runsc.resume(this.id);
       }
     } finally {
+      rmSync(pausedMark, { force: true });
       hold.release();
     }
     return { pauseMs: performance.now() - startedMs };
@@ -99,16 +103,6 @@ export class GvisorMachine implements Machine {
   async #waitForEnd(): Promise<void> {
     await this.guest.closed;
     while (this.#parts.isAlive()) await sleep(lookAgainMs, undefined, { ref: false });
+    await this.#parts.cleanUp();
   }
 }
-
-/** Written beside the sandbox, for the daemon that finds it later. */
-export interface GvisorRecord {
-  readonly driver: 'gvisor';
-  readonly pid: number;
-  /** Tells this process from a later one with the same number. */
-  readonly startTicks: string;
-}
-
-export const writeRecord = (file: string, record: GvisorRecord): void =>
-  writeFileSync(file, JSON.stringify(record));

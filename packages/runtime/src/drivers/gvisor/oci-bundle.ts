@@ -66,6 +66,8 @@ export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
       tmpfs('/dev/shm', ['mode=1777']),
       tmpfs('/run', ['mode=755']),
       bind(agentInside, paths.agent, ['ro']),
+      // Asked for by name, or gVisor would put a filesystem of memory over an empty /tmp, which no snapshot keeps.
+      bind('/tmp', join(paths.rootDir, 'tmp'), ['rw']),
       ...(spec.workspaceDir === undefined ? [] : [bind('/workspace', spec.workspaceDir, ['rw'])]),
     ],
     linux: {

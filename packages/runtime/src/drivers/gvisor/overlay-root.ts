@@ -7,9 +7,14 @@ import { runProgram } from '../../programs/run-program.ts';
  * Mounts the disk over the image where gVisor's file server reads it. `userxattr` writes the same marks into the upper
  * layer as the container driver does, so that a disk may change drivers.
  */
-export const mountRoot = async (imageDir: string, diskDir: string, rootDir: string): Promise<void> => {
+export const mountRoot = async (
+  imageDir: string,
+  shimDir: string,
+  diskDir: string,
+  rootDir: string,
+): Promise<void> => {
   // These characters have a meaning in the options of the mount; our own paths are made without them.
-  for (const path of [imageDir, diskDir]) {
+  for (const path of [imageDir, shimDir, diskDir]) {
     if (/[,:\\]/.test(path)) {
       throw new CoppiceError('invalid_argument', `the path ${path} holds a comma, a colon or a backslash`, {
         hint: 'Choose a COPPICE_HOME without these characters.',
@@ -17,7 +22,7 @@ export const mountRoot = async (imageDir: string, diskDir: string, rootDir: stri
     }
   }
   mkdirSync(rootDir, { recursive: true });
-  const layers = `lowerdir=${imageDir},upperdir=${diskDir}/upper,workdir=${diskDir}/work`;
+  const layers = `lowerdir=${imageDir}:${shimDir},upperdir=${diskDir}/upper,workdir=${diskDir}/work`;
   await runProgram(['mount', '-t', 'overlay', '-o', `userxattr,nosuid,nodev,${layers}`, 'overlay', rootDir]);
 };
 

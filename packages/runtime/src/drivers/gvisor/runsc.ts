@@ -39,6 +39,11 @@ export class Runsc {
     await runProgram(this.#command('resume', id));
   }
 
+  /** Lets a sandbox go on that may or may not stand still. */
+  async resumeIfPaused(id: string): Promise<void> {
+    await runProgram(this.#command('resume', id), { accept: [128] });
+  }
+
   /** The sandbox goes on afterwards. Not compressed: that costs more time than it saves, and clones share plain pages. */
   async checkpoint(id: string, imageDir: string): Promise<void> {
     await runProgram(
@@ -65,6 +70,8 @@ export class Runsc {
       '--network=sandbox',
       '--overlay2=none',
       '--file-access=shared',
+      // Its kernel then runs as nobody and asks its file server for every file, instead of opening them as root.
+      '--directfs=false',
       // The relay stands in the sandbox's cgroup already, and what it starts is born there.
       '--ignore-cgroups',
       verb,
