@@ -1,0 +1,42 @@
+import { isAbsolute, posix } from 'node:path';
+import { environmentSchema, guestPathSchema, refSchema } from '@coppice/protocol';
+import { z } from 'zod';
+
+/** Where relative paths start, and where commands run that name no directory. */
+export const workDirectory = '/workspace';
+
+export const guestPath = (path: string): string =>
+  isAbsolute(path) ? path : posix.normalize(posix.join(workDirectory, path));
+
+/** Parameters that many tools share, each with the words that an agent reads. */
+export const workspaceId = refSchema.describe('Id or name of the workspace.');
+export const filePath = guestPathSchema.describe(
+  `Path inside the workspace; a relative one starts at ${workDirectory}.`,
+);
+export const workdir = guestPathSchema
+  .optional()
+  .describe(`Directory to run in; relative to ${workDirectory}, which is the default.`);
+export const environment = environmentSchema
+  .optional()
+  .describe('Environment variables for this command only; see set_env for lasting ones.');
+export const commandLine = z
+  .string()
+  .min(1)
+  .max(1_048_576)
+  .describe('A shell command line (bash where there is one).');
+export const maxOutputBytes = z
+  .int()
+  .min(1)
+  .max(8_388_608)
+  .default(262_144)
+  .describe('How much of stdout and of stderr to answer with; the note at the cut says where the rest is.');
+export const timeoutSecs = (defaultSecs: number) =>
+  z
+    .number()
+    .min(0.1)
+    .max(86_400)
+    .default(defaultSecs)
+    .describe(`Seconds until the command is killed (default ${defaultSecs}).`);
+export const repositoryPath = guestPathSchema
+  .default(workDirectory)
+  .describe(`Directory of the repository (default ${workDirectory}).`);

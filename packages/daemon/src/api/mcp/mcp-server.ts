@@ -1,0 +1,136 @@
+import { CoppiceError } from '@coppice/protocol';
+import {
+  type CallToolResult,
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { invalidInput } from '../http/problem.ts';
+import { getPrompt, prompts } from './prompts.ts';
+import type { ToolSet } from './registry.ts';
+import { listResources, readResource, resourceTemplates } from './resources.ts';
+import type { Tool } from './tool.ts';
+import { type Caller, type McpParts, ToolContext } from './tool-context.ts';
+import { toFailure } from './tool-failure.ts';
+
+const instructions = `Coppice gives you isolated Linux computers (workspaces) that can be snapshotted, rolled back and forked.
+Start with workspace_create, then exec, file_write, file_read; snapshot_create before anything risky, snapshot_restore to go back; workspace_destroy when you are done.
+workspace_id takes an id or a name. Internet is off unless allow_internet is true. Relative paths start at /workspace.
+Commands longer than timeout_secs: exec_background, then exec_poll with wait_secs. Errors end with the next tool to call.`;
+
+export interface McpServerOptions {
+  readonly parts: McpParts;
+  readonly tools: ToolSet;
+  readonly caller: Omit<Caller, 'report'>;
+  readonly version: string;
+  readonly onInternalError: (error: unknown, where: string) => void;
+}
+
+type Report = Caller['report'];
+
+/** Progress goes to those that asked for it, and is never a reason to fail. */
+const reporter = (context: ServerContext): Report => {
+  const progressToken = context.mcpReq._meta?.progressToken;
+  if (progressToken === undefined) return () => {};
+  let step = 0;
+  let last = 0;
+  return (message, fraction) => {
+    // Progress must grow with every notification, with or without a known end.
+    step += 1;
+    last = fraction === undefined ? last + 1e-6 : Math.max(fraction, last + 1e-6);
+    const params =
+      fraction === undefined
+        ? { progressToken, progress: step, message }
+        : { progressToken, progress: last, total: 1, message };
+    context.mcpReq.notify({ method: 'notifications/progress', params }).catch(() => {});
+  };
+};
+
+/** The answers to one caller; made anew for each request, so it holds nothing that a request could leave behind. */
+export const createMcpServer = (options: McpServerOptions): Server => {
+  const { parts, tools, version } = options;
+  const server = new Server(
+    { name: 'coppice', title: 'Coppice', version },
+    { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
+  );
+  const contextOf = (request: ServerContext): ToolContext =>
+    new ToolContext(parts, {
+      ...options.caller,
+      signal: AbortSignal.any([options.caller.signal, request.mcpReq.signal]),
+      report: reporter(request),
+    });
+  server.setRequestHandler('tools/list', async () => ({ tools: [...tools.listings] }));
+  server.setRequestHandler('tools/call', async ({ params }, request) => {
+    const tool = tools.find(params.name);
+    if (tool === undefined)
+      throw new ProtocolError(
+        ProtocolErrorCode.InvalidParams,
+        `there is no tool ${params.name}; tools/list names those there are`,
+      );
+    return call(options, tool, params.arguments ?? {}, contextOf(request));
+  });
+  server.setRequestHandler('resources/list', async (_request, request) => ({
+    resources: await listResources(contextOf(request)),
+  }));
+  server.setRequestHandler('resources/templates/list', async () => ({
+    resourceTemplates: [...resourceTemplates],
+  }));
+  server.setRequestHandler('resources/read', async ({ params }, request) =>
+    asProtocolError(options, 'resources/read', () => readResource(contextOf(request), params.uri)),
+  );
+  server.setRequestHandler('prompts/list', async () => ({ prompts: [...prompts] }));
+  server.setRequestHandler('prompts/get', async ({ params }) =>
+    asProtocolError(options, 'prompts/get', async () => getPrompt(params.name, params.arguments ?? {})),
+  );
+  return server;
+};
+
+const call = async (
+  options: McpServerOptions,
+  tool: Tool,
+  given: Record<string, unknown>,
+  context: ToolContext,
+): Promise<CallToolResult> => {
+  const leave = context.sessions.enter(context.session);
+  try {
+    const input = tool.input.safeParse(given);
+    if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));
+    const output = await tool.run(context, input.data);
+    context.signal.throwIfAborted();
+    return {
+      content: tool.content?.(output) ?? [{ type: 'text', text: JSON.stringify(output) }],
+      structuredContent: output,
+    };
+  } catch (thrown) {
+    const { result, error } = toFailure(thrown, tool, context.signal.aborted);
+    if (error.code === 'internal') options.onInternalError(error.cause ?? error, `mcp ${tool.name}`);
+    return result;
+  } finally {
+    leave();
+  }
+};
+
+const badArguments = (tool: Tool, error: CoppiceError): CoppiceError =>
+  new CoppiceError('invalid_argument', `${tool.name}: ${error.message}`, {
+    hint: `${tool.name} takes ${Object.keys(tool.input.shape).join(', ')}; correct what is named and call it again.`,
+  });
+
+const asProtocolError = async <T>(
+  options: McpServerOptions,
+  where: string,
+  work: () => Promise<T>,
+): Promise<T> => {
+  try {
+    return await work();
+  } catch (thrown) {
+    const { error, result } = toFailure(thrown, undefined, false);
+    if (error.code === 'internal') options.onInternalError(error.cause ?? error, `mcp ${where}`);
+    const [first] = result.content;
+    const text = first?.type === 'text' ? first.text : error.code;
+    throw new ProtocolError(
+      error.code === 'internal' ? ProtocolErrorCode.InternalError : ProtocolErrorCode.InvalidParams,
+      text,
+    );
+  }
+};

@@ -1,0 +1,136 @@
+import { randomUUID } from 'node:crypto';
+import { CoppiceError } from '@coppice/protocol';
+import { toNodeHandler } from '@modelcontextprotocol/node';
+import { createMcpHandler } from '@modelcontextprotocol/server';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Principal, Services } from '../../services/services.ts';
+import type { RateLimiter } from '../http/rate-limiter.ts';
+import { ConfinedDirectory } from './confined-directory.ts';
+import { createMcpServer } from './mcp-server.ts';
+import { PendingCalls } from './pending-calls.ts';
+import { isProfile, type Profile, profiles, ToolSet } from './registry.ts';
+import { Sessions } from './sessions.ts';
+import { Vault } from './vault/vault.ts';
+
+export interface RegisterMcpOptions {
+  readonly services: Services;
+  readonly version: string;
+  readonly rateLimiter: RateLimiter;
+  /** The one directory of this machine that file_upload and file_download reach. */
+  readonly transferDir: string;
+  /** Where the shared notes are. */
+  readonly vaultDir: string;
+  readonly maxSandboxesPerSession: number;
+  readonly onInternalError: (error: unknown, where: string) => void;
+}
+
+interface McpCall {
+  readonly principal: Principal;
+  readonly session: string;
+  readonly profile: Profile;
+  readonly signal: AbortSignal;
+}
+
+const sessionHeader = 'mcp-session-id';
+const sessionName = /^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$/;
+
+/**
+ * Mounts the MCP server at /mcp. Requests stand alone: a client goes on after a restart of the daemon as if nothing had
+ * been. Whose sandboxes are whose is kept with the sandboxes, by the session that `?session=` names, or by token.
+ */
+export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOptions): Promise<void> => {
+  const parts = {
+    services: options.services,
+    sessions: new Sessions({ maxSandboxes: options.maxSandboxesPerSession }),
+    transfers: await ConfinedDirectory.open(options.transferDir, 'transfer directory'),
+    vault: new Vault(await ConfinedDirectory.open(options.vaultDir, 'vault')),
+  };
+  const toolSets = new Map<string, ToolSet>();
+  const toolSet = (profile: Profile, isAdmin: boolean): ToolSet => {
+    const key = `${profile} ${isAdmin}`;
+    const known = toolSets.get(key) ?? ToolSet.of(profile, isAdmin);
+    toolSets.set(key, known);
+    return known;
+  };
+  const pending = new PendingCalls();
+  const handler = createMcpHandler(
+    ({ authInfo }) => {
+      const { principal, session, profile, signal } = authInfo!.extra!.call as McpCall;
+      return createMcpServer({
+        parts,
+        tools: toolSet(profile, principal.scope === 'admin'),
+        caller: { principal, session, signal },
+        version: options.version,
+        onInternalError: options.onInternalError,
+      });
+    },
+    { onerror: () => {} },
+  );
+  app.addHook('onClose', () => handler.close());
+
+  const serve = toNodeHandler({
+    fetch: async (request, requestOptions) => {
+      const response = await handler.fetch(request, requestOptions);
+      const body = requestOptions?.parsedBody as { method?: unknown } | undefined;
+      // Clients of the older revisions name themselves by it in what they send later, also to cancel.
+      if (body?.method === 'initialize' && response.ok) response.headers.set(sessionHeader, randomUUID());
+      return response;
+    },
+  });
+
+  app.route({
+    method: ['GET', 'POST', 'DELETE'],
+    url: '/mcp',
+    handler: async (request, reply) => {
+      const principal = authenticate(options, request);
+      const { session, profile } = readQuery(request, principal);
+      const client = request.headers[sessionHeader];
+      const sender = typeof client === 'string' ? `${principal.tokenId} ${client}` : undefined;
+      const abort = new AbortController();
+      reply.raw.on('close', () => {
+        if (!reply.raw.writableFinished) abort.abort();
+      });
+      const leave = pending.enter(sender, request.body, abort);
+      const call: McpCall = { principal, session, profile, signal: abort.signal };
+      const raw = Object.assign(request.raw, {
+        auth: { token: '', clientId: principal.tokenId, scopes: [principal.scope], extra: { call } },
+      });
+      reply.hijack();
+      try {
+        await serve(raw, reply.raw as unknown as Parameters<typeof serve>[1], request.body);
+      } finally {
+        leave();
+      }
+    },
+  });
+};
+
+const authenticate = ({ services, rateLimiter }: RegisterMcpOptions, request: FastifyRequest): Principal => {
+  const secret = /^Bearer (\S{1,256})$/.exec(request.headers.authorization ?? '')?.[1];
+  const principal = secret === undefined ? undefined : services.tokens.authenticate(secret);
+  rateLimiter.take(principal === undefined ? `address:${request.ip}` : principal.tokenId);
+  if (principal !== undefined) return principal;
+  throw new CoppiceError(
+    'unauthenticated',
+    secret === undefined ? 'a token is needed' : 'this token is not valid',
+  );
+};
+
+const readQuery = (request: FastifyRequest, principal: Principal): { session: string; profile: Profile } => {
+  const {
+    profile = 'full',
+    session = principal.tokenId,
+    ...others
+  } = request.query as Record<string, unknown>;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new CoppiceError('invalid_argument', `/mcp takes \`profile\` and \`session\`, not \`${unknown}\``);
+  if (typeof profile !== 'string' || !isProfile(profile))
+    throw new CoppiceError('invalid_argument', `the profile must be one of ${profiles.join(', ')}`);
+  if (typeof session !== 'string' || !sessionName.test(session))
+    throw new CoppiceError(
+      'invalid_argument',
+      'the session must be 1 to 128 letters, digits, `_`, `.`, `:`, `@` or `-`',
+    );
+  return { session, profile };
+};

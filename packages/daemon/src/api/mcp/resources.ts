@@ -1,0 +1,111 @@
+import { CoppiceError, type LineageNode } from '@coppice/protocol';
+import type { ReadResourceResult, Resource, ResourceTemplateType } from '@modelcontextprotocol/server';
+import { readGuestFile } from './guest-file.ts';
+import type { ToolContext } from './tool-context.ts';
+
+const lineageUri = 'coppice://lineage';
+const readLimitBytes = 4 * 1024 * 1024;
+
+export const resourceTemplates: readonly ResourceTemplateType[] = [
+  {
+    uriTemplate: 'coppice://sandbox/{id}/file{+path}',
+    name: 'file',
+    title: 'A file of a workspace',
+    description: 'The first 4 MiB of a file; file_read reads larger ones in parts.',
+  },
+  {
+    uriTemplate: 'coppice://sandbox/{id}/job/{job}/log',
+    name: 'job-log',
+    title: 'Output of a background job',
+    description: 'What exec_poll answers with, as text.',
+    mimeType: 'text/plain',
+  },
+];
+
+export const listResources = async (context: ToolContext): Promise<Resource[]> => {
+  const resources: Resource[] = [
+    {
+      uri: lineageUri,
+      name: 'lineage',
+      title: 'What grew from what',
+      description: 'The tree of images, workspaces and snapshots.',
+      mimeType: 'text/plain',
+    },
+  ];
+  for (const sandbox of await context.visible()) {
+    if (sandbox.state !== 'running' || !context.owns(sandbox)) continue;
+    for (const job of await context.services.jobs.list(sandbox.id))
+      resources.push({
+        uri: `coppice://sandbox/${sandbox.id}/job/${job.id}/log`,
+        name: `${sandbox.name} job ${job.id}`,
+        description: job.command.at(-1)?.slice(0, 200) ?? '',
+        mimeType: 'text/plain',
+      });
+  }
+  return resources;
+};
+
+export const readResource = async (context: ToolContext, uri: string): Promise<ReadResourceResult> => {
+  if (uri === lineageUri) return text(uri, 'text/plain', await lineageText(context));
+  const file = /^coppice:\/\/sandbox\/([^/]+)\/file(\/.*)$/.exec(uri);
+  if (file !== null) return readFile(context, uri, file[1]!, decodePath(file[2]!));
+  const job = /^coppice:\/\/sandbox\/([^/]+)\/job\/(\d{1,9})\/log$/.exec(uri);
+  if (job !== null) return text(uri, 'text/plain', await jobLog(context, job[1]!, Number(job[2])));
+  throw new CoppiceError('not_found', `there is no resource ${uri}`, {
+    hint: `Read ${lineageUri}, or one of the templates: ${resourceTemplates.map((template) => template.uriTemplate).join(', ')}.`,
+  });
+};
+
+const text = (uri: string, mimeType: string, content: string): ReadResourceResult => ({
+  contents: [{ uri, mimeType, text: content }],
+});
+
+const decodePath = (path: string): string => {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+};
+
+const readFile = async (
+  context: ToolContext,
+  uri: string,
+  ref: string,
+  path: string,
+): Promise<ReadResourceResult> => {
+  const id = await context.own(ref);
+  const file = await readGuestFile(context, id, path, 0, readLimitBytes);
+  if (file.encoding === 'utf-8') return text(uri, file.mimeType, file.content);
+  return { contents: [{ uri, mimeType: file.mimeType, blob: file.content }] };
+};
+
+const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise<string> => {
+  const id = await context.own(ref);
+  const query = { cursor: 0, max_bytes: readLimitBytes, wait_ms: 0 };
+  const { entries } = await context.services.jobs.readLog(id, jobId, query);
+  return entries.map((entry) => entry.text).join('');
+};
+
+const label = (node: LineageNode): string =>
+  `${node.kind} ${node.name} (${node.id}${node.state === null ? '' : `, ${node.state}`}${node.has_memory ? ', with memory' : ''})`;
+
+/** An indented tree; what a sandbox's own token may not see is left out. */
+const lineageText = async (context: ToolContext): Promise<string> => {
+  const all = await context.services.compare.lineage();
+  const visible = new Set((await context.visible()).map((sandbox) => sandbox.id));
+  const nodes = context.isAdmin ? all : all.filter((node) => visible.has(node.id));
+  const known = new Set(nodes.map((node) => node.id));
+  const children = Map.groupBy(nodes, (node) =>
+    node.parent !== null && known.has(node.parent) ? node.parent : '',
+  );
+  const lines: string[] = [];
+  const add = (parent: string, depth: number): void => {
+    for (const node of children.get(parent) ?? []) {
+      lines.push(`${'  '.repeat(depth)}${label(node)}`);
+      add(node.id, depth + 1);
+    }
+  };
+  add('', 0);
+  return lines.join('\n');
+};

@@ -1,0 +1,117 @@
+import { CoppiceError, type Sandbox, type SandboxDetail } from '@coppice/protocol';
+import type { Principal, Services } from '../../services/services.ts';
+import type { ConfinedDirectory } from './confined-directory.ts';
+import { ownedBy, ownerOf, type Sessions } from './sessions.ts';
+import type { Vault } from './vault/vault.ts';
+
+/** What every call of a tool shares. */
+export interface McpParts {
+  readonly services: Services;
+  readonly sessions: Sessions;
+  readonly transfers: ConfinedDirectory;
+  readonly vault: Vault;
+}
+
+export interface Caller {
+  readonly principal: Principal;
+  /** Whose sandboxes the caller owns. */
+  readonly session: string;
+  readonly signal: AbortSignal;
+  readonly report: (message: string, fraction?: number) => void;
+}
+
+const heartbeatMs = 5_000;
+
+/** One call of a tool: who calls, what they may reach, and the services behind. */
+export class ToolContext {
+  readonly services: Services;
+  readonly sessions: Sessions;
+  readonly transfers: ConfinedDirectory;
+  readonly vault: Vault;
+  readonly session: string;
+  readonly signal: AbortSignal;
+  readonly report: (message: string, fraction?: number) => void;
+  readonly #principal: Principal;
+
+  constructor(parts: McpParts, caller: Caller) {
+    this.services = parts.services;
+    this.sessions = parts.sessions;
+    this.transfers = parts.transfers;
+    this.vault = parts.vault;
+    this.session = caller.session;
+    this.signal = caller.signal;
+    this.report = caller.report;
+    this.#principal = caller.principal;
+  }
+
+  get isAdmin(): boolean {
+    return this.#principal.scope === 'admin';
+  }
+
+  /** The labels that make a new sandbox this session's own. */
+  get ownership(): Record<string, string> {
+    return ownedBy(this.session);
+  }
+
+  owns(sandbox: Sandbox): boolean {
+    return this.isAdmin ? ownerOf(sandbox) === this.session : this.#reaches(sandbox.id);
+  }
+
+  /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */
+  async look(ref: string): Promise<SandboxDetail> {
+    if (!this.isAdmin && !this.#reaches(this.#idOrNothing(ref)))
+      throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
+        hint: 'Call workspace_list to see it.',
+      });
+    return this.services.sandboxes.get(ref);
+  }
+
+  /** The id of a sandbox that this session may change. */
+  async own(ref: string): Promise<string> {
+    return (await this.ownDetail(ref)).id;
+  }
+
+  async ownDetail(ref: string): Promise<SandboxDetail> {
+    const sandbox = await this.look(ref);
+    if (this.owns(sandbox)) return sandbox;
+    const owner = ownerOf(sandbox);
+    throw new CoppiceError(
+      'forbidden',
+      `workspace ${sandbox.name} belongs to ${owner === null ? 'no session' : `the session ${owner}`}, not to this one`,
+      { hint: `Take it over first: workspace_adopt with workspace_id ${sandbox.id}.` },
+    );
+  }
+
+  async visible(): Promise<Sandbox[]> {
+    const all = await this.services.sandboxes.list({});
+    return this.isAdmin ? all : all.filter((sandbox) => this.#reaches(sandbox.id));
+  }
+
+  /** Tells the caller that the work goes on, for as long as it does. */
+  async during<T>(message: string, work: () => Promise<T>): Promise<T> {
+    this.report(message);
+    const began = performance.now();
+    const beat = setInterval(
+      () => this.report(`${message} (${Math.round((performance.now() - began) / 1000)} s)`),
+      heartbeatMs,
+    );
+    try {
+      return await work();
+    } finally {
+      clearInterval(beat);
+    }
+  }
+
+  #reaches(id: string | undefined): boolean {
+    return id !== undefined && this.#principal.scope === `sandbox:${id}`;
+  }
+
+  #idOrNothing(ref: string): string | undefined {
+    try {
+      return this.services.sandboxes.idOf(ref);
+    } catch (error) {
+      if (error instanceof CoppiceError && error.code === 'not_found') return undefined;
+      throw error;
+    }
+  }
+}

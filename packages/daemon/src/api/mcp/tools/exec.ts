@@ -1,0 +1,273 @@
+import { CoppiceError, type JobLogBody } from '@coppice/protocol';
+import { z } from 'zod';
+import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
+import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
+import { shellCommand } from '../guest-shell.ts';
+import { defineTool, readOnly, settling, type Tool, unbounded } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
+
+const exec = defineTool({
+  name: 'exec',
+  title: 'Run a command',
+  description:
+    'Runs a shell command in the workspace and answers with exit_code, stdout and stderr when it ends. A command that fails is no tool error: look at exit_code. Do not use it for commands that take longer than timeout_secs or never end, such as servers (exec_background), nor to read or change files (file_read, file_edit).',
+  scope: 'sandbox',
+  annotations: unbounded,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    command: commandLine,
+    timeout_secs: timeoutSecs(120),
+    workdir,
+    env: environment,
+    max_output_bytes: maxOutputBytes,
+  }),
+  output: commandResultSchema,
+  next: { timeout: 'For long commands use exec_background, then exec_poll; or raise timeout_secs.' },
+  run: async (context, { workspace_id: ref, ...request }) => {
+    const { id, name } = await context.ownDetail(ref);
+    const { result, timedOut } = await context.during('running', () => runCommand(context, id, request));
+    if (!timedOut) return result;
+    throw new CoppiceError('timeout', `exec timed out after ${request.timeout_secs} s in workspace ${name}`, {
+      details: { stdout: result.stdout, stderr: result.stderr },
+    });
+  },
+});
+
+const background = defineTool({
+  name: 'exec_background',
+  title: 'Start a background job',
+  description:
+    'Starts a command that goes on while you do other work: long builds, test suites, servers. Follow it with exec_poll, end it with exec_kill. Do not use it for commands that end within seconds (exec is simpler). Jobs end with workspace_stop and snapshot_restore.',
+  scope: 'sandbox',
+  annotations: unbounded,
+  input: z.strictObject({ workspace_id: workspaceId, command: commandLine, workdir, env: environment }),
+  output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const job = await context.services.jobs.start(id, {
+      ...shellCommand(input.command, input.workdir),
+      env: input.env,
+      keep_awake: false,
+    });
+    return { job_id: job.id, status: 'started' as const, pid: job.pid };
+  },
+});
+
+/** One wait in the guest; short enough that a cancelled call ends soon. */
+const waitStepMs = 2_000;
+
+/** Waits for output past the cursor, or for the end of the job where the agent follows none. */
+const pollLog = async (
+  context: ToolContext,
+  id: string,
+  input: { job_id: number; cursor?: number | undefined; wait_secs: number; max_output_bytes: number },
+): Promise<JobLogBody> => {
+  const deadlineMs = performance.now() + input.wait_secs * 1000;
+  const read = (cursor: number, maxBytes: number, waitMs: number) =>
+    context.services.jobs.readLog(id, input.job_id, { cursor, max_bytes: maxBytes, wait_ms: waitMs });
+  const leftMs = () => Math.max(0, Math.min(waitStepMs, Math.ceil(deadlineMs - performance.now())));
+  if (input.cursor === undefined) {
+    for (let seen = 0; leftMs() > 0; ) {
+      context.signal.throwIfAborted();
+      const log = await read(seen, 65_536, leftMs());
+      if (!log.running) break;
+      seen = log.cursor;
+    }
+    return read(0, input.max_output_bytes, 0);
+  }
+  for (;;) {
+    context.signal.throwIfAborted();
+    const waitMs = leftMs();
+    const log = await read(input.cursor, input.max_output_bytes, waitMs);
+    if (log.entries.length > 0 || !log.running || waitMs === 0) return log;
+  }
+};
+
+const textOf = (log: JobLogBody, stream: 'stdout' | 'stderr'): string =>
+  log.entries.flatMap((entry) => (entry.stream === stream ? [entry.text] : [])).join('');
+
+const poll = defineTool({
+  name: 'exec_poll',
+  title: 'Follow a background job',
+  description:
+    'Output and state of a job. Without cursor it answers with all output; wait_secs then waits for the job to end. With the cursor of the last answer it answers with what is new; wait_secs then waits for more. Do not call it in a tight loop: give wait_secs.',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    job_id: z.int().min(0).describe('From exec_background.'),
+    cursor: z.int().min(0).optional().describe('From the last answer; only what came after it is given.'),
+    wait_secs: z.number().min(0).max(300).default(0),
+    max_output_bytes: maxOutputBytes.pipe(z.int().max(4_194_304)),
+  }),
+  output: z.object({
+    job_id: z.number(),
+    running: z.boolean(),
+    exit_code: z.number().nullable(),
+    stdout: z.string(),
+    stderr: z.string(),
+    cursor: z.number(),
+    dropped_bytes: z
+      .number()
+      .describe('Output that was lost before the cursor: the log keeps the newest part only.'),
+    note: z.string().optional(),
+  }),
+  next: {
+    not_found:
+      'Job numbers are given by exec_background; a job does not survive workspace_stop or snapshot_restore.',
+  },
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const log = await context.during(`waiting for job ${input.job_id}`, () => pollLog(context, id, input));
+    const job = await context.services.jobs.get(id, input.job_id);
+    const more = job.log_bytes > log.cursor;
+    return {
+      job_id: input.job_id,
+      running: log.running,
+      exit_code: log.exit === null ? null : exitCodeOf(log.exit),
+      stdout: textOf(log, 'stdout'),
+      stderr: textOf(log, 'stderr'),
+      cursor: log.cursor,
+      dropped_bytes: log.dropped_bytes,
+      ...(more ? { note: `[MORE: call exec_poll with cursor=${log.cursor} for the rest]` } : {}),
+    };
+  },
+});
+
+const kill = defineTool({
+  name: 'exec_kill',
+  title: 'End a background job',
+  description:
+    'Sends a signal to a job and all processes it started; 9 (kill) by default, 15 asks it to end. Do not use it for a command that exec runs: that ends with its timeout or when the call is cancelled.',
+  scope: 'sandbox',
+  annotations: settling,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    job_id: z.int().min(0),
+    signal: z.int().min(1).max(64).default(9),
+  }),
+  output: z.object({ job_id: z.number(), signal: z.number(), status: z.enum(['signalled', 'ended']) }),
+  next: { not_found: 'Job numbers are given by exec_background.' },
+  run: async (context, { workspace_id: ref, job_id: jobId, signal }) => {
+    const id = await context.own(ref);
+    const job = await context.services.jobs.get(id, jobId);
+    if (!job.running) return { job_id: jobId, signal, status: 'ended' as const };
+    await context.services.jobs.signal(id, jobId, signal);
+    return { job_id: jobId, signal, status: 'signalled' as const };
+  },
+});
+
+const setEnv = defineTool({
+  name: 'set_env',
+  title: 'Set environment variables',
+  description:
+    'Variables for every later command of the workspace and of its forks; values are never shown again. Use it for tokens: GIT_TOKEN (or GIT_USERNAME and GIT_PASSWORD) is what the git tools log in with. Do not use it for one command (exec has env).',
+  scope: 'admin',
+  annotations: settling,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    vars: z
+      .record(
+        z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/, 'must be a variable name'),
+        z.string().max(131_072).nullable(),
+      )
+      .describe('Name to value; null removes the variable.'),
+  }),
+  output: z.object({ count: z.number(), status: z.literal('set'), names: z.array(z.string()) }),
+  run: async (context, { workspace_id: ref, vars }) => {
+    const id = await context.own(ref);
+    const updated = await context.services.sandboxes.update(id, { env: vars });
+    return { count: Object.keys(vars).length, status: 'set' as const, names: updated.env_names };
+  },
+});
+
+const parallelResult = z.object({
+  workspace_id: z.string(),
+  workspace_name: z.string(),
+  exit_code: z.number().nullable(),
+  stdout: z.string(),
+  stderr: z.string(),
+  timed_out: z.boolean(),
+  error: z.string().optional(),
+});
+
+const parallel = defineTool({
+  name: 'exec_parallel',
+  title: 'Run commands in several workspaces at once',
+  description:
+    'Runs one command in each of the workspaces, or the n-th command in the n-th, all at the same time. A workspace that fails does not stop the others. Do not use it for several commands in one workspace (exec, exec_background).',
+  scope: 'admin',
+  annotations: unbounded,
+  input: z.strictObject({
+    workspace_ids: z.array(workspaceId).min(1).max(20),
+    commands: z
+      .union([commandLine, z.array(commandLine).min(1).max(20)])
+      .describe('One for all, or one for each.'),
+    timeout_secs: timeoutSecs(300),
+    workdir,
+    env: environment,
+    max_output_bytes: maxOutputBytes,
+  }),
+  output: z.object({
+    results: z.array(parallelResult),
+    summary: z.object({
+      total: z.number(),
+      succeeded: z.number(),
+      failed: z.number(),
+      timed_out: z.number(),
+      elapsed_ms: z.number(),
+    }),
+  }),
+  run: async (context, { workspace_ids: refs, commands, ...options }) => {
+    if (Array.isArray(commands) && commands.length !== refs.length)
+      throw new CoppiceError(
+        'invalid_argument',
+        `there are ${refs.length} workspaces and ${commands.length} commands`,
+        {
+          hint: 'Give one command for all, or as many as workspaces.',
+        },
+      );
+    const sandboxes = await Promise.all(refs.map((ref) => context.ownDetail(ref)));
+    const began = performance.now();
+    let done = 0;
+    const results = await Promise.all(
+      sandboxes.map(async (sandbox, index) => {
+        const command = Array.isArray(commands) ? commands[index]! : commands;
+        const result = await runOne(context, sandbox, { ...options, command });
+        done += 1;
+        context.report(`${sandbox.name} done`, done / sandboxes.length);
+        return result;
+      }),
+    );
+    const succeeded = results.filter((result) => result.exit_code === 0 && !result.timed_out).length;
+    const timedOut = results.filter((result) => result.timed_out).length;
+    return {
+      results,
+      summary: {
+        total: results.length,
+        succeeded,
+        failed: results.length - succeeded - timedOut,
+        timed_out: timedOut,
+        elapsed_ms: Math.round(performance.now() - began),
+      },
+    };
+  },
+});
+
+const runOne = async (
+  context: ToolContext,
+  sandbox: { id: string; name: string },
+  request: Parameters<typeof runCommand>[2],
+): Promise<z.infer<typeof parallelResult>> => {
+  const head = { workspace_id: sandbox.id, workspace_name: sandbox.name };
+  try {
+    const { result, timedOut } = await runCommand(context, sandbox.id, request);
+    const { exit_code, stdout, stderr } = result;
+    return { ...head, exit_code, stdout, stderr, timed_out: timedOut };
+  } catch (error) {
+    if (context.signal.aborted || !(error instanceof CoppiceError)) throw error;
+    return { ...head, exit_code: null, stdout: '', stderr: '', timed_out: false, error: error.message };
+  }
+};
+
+export const execTools: readonly Tool[] = [exec, background, poll, kill, setEnv, parallel];

@@ -1,0 +1,263 @@
+import { CoppiceError } from '@coppice/protocol';
+import type { ContentBlock } from '@modelcontextprotocol/server';
+import { z } from 'zod';
+import { filePath, guestPath, workDirectory, workspaceId } from '../fields.ts';
+import { readGuestFile } from '../guest-file.ts';
+import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
+
+const mode = z
+  .string()
+  .regex(/^0?[0-7]{3,4}$/, 'must be octal, such as 0644')
+  .describe('Octal permissions, such as 0644 or 0755.');
+
+const missingFile = 'Call file_list on the directory to see what is there.';
+
+async function* single(bytes: Buffer): AsyncIterable<Buffer> {
+  yield bytes;
+}
+
+const write = defineTool({
+  name: 'file_write',
+  title: 'Write a file',
+  description:
+    'Creates a file or replaces all of it; missing directories are made. Do not use it to change a few lines (file_edit keeps the rest safe), nor for files of the host (file_upload).',
+  scope: 'sandbox',
+  annotations: replacing,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    path: filePath,
+    content: z.string().max(33_554_432),
+    mode: mode.optional(),
+    encoding: z.enum(['utf-8', 'base64']).default('utf-8').describe('base64 for binary content.'),
+  }),
+  output: z.object({ path: z.string(), bytes: z.number() }),
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const bytes = Buffer.from(input.content, input.encoding === 'base64' ? 'base64' : 'utf8');
+    const target = { path: guestPath(input.path), mode: input.mode, parents: true };
+    return context.services.files.write(id, target, single(bytes));
+  },
+});
+
+const readOutput = z.object({
+  path: z.string(),
+  content: z.string(),
+  encoding: z.enum(['utf-8', 'base64']),
+  mime_type: z.string(),
+  size_bytes: z.number().nullable(),
+  offset: z.number(),
+  truncated: z.boolean(),
+  next_offset: z.number().optional().describe('Where the rest starts, if there is more.'),
+});
+
+const readContent = (file: z.input<typeof readOutput>): ContentBlock[] => {
+  const rest = file.truncated
+    ? `[TRUNCATED: ${file.size_bytes ?? 'unknown'} bytes total; read on with offset=${file.next_offset}]`
+    : '';
+  if (file.encoding === 'utf-8')
+    return [
+      { type: 'text', text: file.content },
+      ...(rest === '' ? [] : [{ type: 'text' as const, text: rest }]),
+    ];
+  const about = `${file.path} is binary (${file.mime_type}, ${file.size_bytes ?? 'unknown'} bytes); its bytes follow in base64. ${rest}`;
+  const isWholeImage = file.mime_type.startsWith('image/') && file.offset === 0 && !file.truncated;
+  return [
+    { type: 'text', text: about.trimEnd() },
+    isWholeImage
+      ? { type: 'image', data: file.content, mimeType: file.mime_type }
+      : {
+          type: 'resource',
+          resource: { uri: `file://${file.path}`, mimeType: file.mime_type, blob: file.content },
+        },
+  ];
+};
+
+const read = defineTool({
+  name: 'file_read',
+  title: 'Read a file',
+  description:
+    'Content of a file of the workspace: text as it is, anything else as base64 with its mime type. Use offset and limit (bytes) for large files. Do not use it for files of the host, nor to list a directory (file_list).',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    path: filePath,
+    offset: z.int().min(0).default(0).describe('First byte to read.'),
+    limit: z.int().min(1).max(16_777_216).default(262_144).describe('How many bytes at most.'),
+  }),
+  output: readOutput,
+  content: readContent,
+  next: { not_found: missingFile },
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const path = guestPath(input.path);
+    const file = await readGuestFile(context, id, path, input.offset, input.limit);
+    return {
+      path,
+      content: file.content,
+      encoding: file.encoding,
+      mime_type: file.mimeType,
+      size_bytes: file.sizeBytes,
+      offset: input.offset,
+      truncated: file.truncated,
+      ...(file.truncated ? { next_offset: input.offset + file.bytes } : {}),
+    };
+  },
+});
+
+const edit = defineTool({
+  name: 'file_edit',
+  title: 'Replace text in a file',
+  description:
+    'Replaces old_string by new_string. It must be in the file exactly once, unless replace_all is true; otherwise nothing is written. Do not use it without file_read first, to create a file, or to rewrite most of one (file_write).',
+  scope: 'sandbox',
+  annotations: unbounded,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    path: filePath,
+    old_string: z
+      .string()
+      .min(1)
+      .max(16_777_216)
+      .describe('The exact text, with enough around it to be unique.'),
+    new_string: z.string().max(16_777_216),
+    replace_all: z.boolean().default(false),
+  }),
+  output: z.object({ path: z.string(), replacements: z.number(), bytes: z.number() }),
+  next: {
+    not_found: missingFile,
+    ambiguous: 'Quote more of the lines around it in old_string, or pass replace_all: true.',
+  },
+  run: async (context, { workspace_id: ref, ...input }) => {
+    const id = await context.own(ref);
+    return context.services.files.edit(id, { ...input, path: guestPath(input.path) });
+  },
+});
+
+const list = defineTool({
+  name: 'file_list',
+  title: 'List a directory',
+  description:
+    'Entries of a directory with name, kind, size, permissions and time of change. Do not use it to find text (exec with grep), nor with a large depth on / or node_modules.',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    path: filePath.default(workDirectory),
+    depth: z.int().min(1).max(64).default(1).describe('How many levels down.'),
+    limit: z.int().min(1).max(10_000).default(1000),
+  }),
+  output: z.object({
+    path: z.string(),
+    entries: z.array(
+      z.object({
+        name: z.string().describe('Relative to the directory that was listed.'),
+        kind: z.string().describe('file, directory, symlink …'),
+        size: z.number(),
+        permissions: z.string(),
+        modified: z.string(),
+        target: z.string().optional(),
+      }),
+    ),
+    truncated: z.boolean(),
+  }),
+  next: { not_found: 'Call file_list on the directory above to see what is there.' },
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const path = guestPath(input.path);
+    const { entries, truncated } = await context.services.files.list(id, path, {
+      depth: input.depth,
+      limit: input.limit,
+    });
+    const base = path.endsWith('/') ? path : `${path}/`;
+    return {
+      path,
+      truncated,
+      entries: entries.map((entry) => ({
+        name: entry.path.startsWith(base) ? entry.path.slice(base.length) : entry.name,
+        kind: entry.kind,
+        size: entry.size_bytes,
+        permissions: entry.mode,
+        modified: entry.modified_at,
+        ...(entry.target === null ? {} : { target: entry.target }),
+      })),
+    };
+  },
+});
+
+const hostPath = z
+  .string()
+  .min(1)
+  .max(4096)
+  .describe('On the host, inside the transfer directory: absolute, or relative to it.');
+
+const transferOutput = z.object({
+  workspace_id: z.string(),
+  host_path: z.string(),
+  guest_path: z.string(),
+  bytes: z.number(),
+});
+
+const hostOnly = {
+  not_found: 'Put the file into the transfer directory first; for a file of the workspace call file_list.',
+};
+
+const upload = defineTool({
+  name: 'file_upload',
+  title: 'Copy a host file into the workspace',
+  description:
+    'Copies a file from the transfer directory of the host into the workspace. Host paths elsewhere, and symbolic links, are refused. Do not use it for content that you have at hand (file_write).',
+  scope: 'admin',
+  annotations: replacing,
+  input: z.strictObject({ workspace_id: workspaceId, host_path: hostPath, guest_path: filePath }),
+  output: transferOutput,
+  next: hostOnly,
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const { file } = await context.transfers.read(input.host_path);
+    try {
+      const target = { path: guestPath(input.guest_path), parents: true };
+      const source = file.createReadStream({
+        autoClose: false,
+        highWaterMark: 1024 * 1024,
+        signal: context.signal,
+      });
+      const { path, bytes } = await context.during('copying', () =>
+        context.services.files.write(id, target, source),
+      );
+      return { workspace_id: id, host_path: input.host_path, guest_path: path, bytes };
+    } finally {
+      await file.close();
+    }
+  },
+});
+
+const download = defineTool({
+  name: 'file_download',
+  title: 'Copy a workspace file to the host',
+  description:
+    'Copies a file of the workspace into the transfer directory of the host; a file that is there is replaced. Host paths elsewhere, and symbolic links, are refused. Do not use it to read a file (file_read).',
+  scope: 'admin',
+  annotations: replacing,
+  input: z.strictObject({ workspace_id: workspaceId, host_path: hostPath, guest_path: filePath }),
+  output: transferOutput,
+  next: { not_found: missingFile },
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const path = guestPath(input.guest_path);
+    const { bytes: source } = await context.services.files.read(id, path, {});
+    const { bytes } = await context.during('copying', () =>
+      context.transfers.write(input.host_path, untilAborted(source, context.signal)),
+    );
+    return { workspace_id: id, host_path: input.host_path, guest_path: path, bytes };
+  },
+});
+
+async function* untilAborted<T>(source: AsyncIterable<T>, signal: AbortSignal): AsyncIterable<T> {
+  for await (const item of source) {
+    if (signal.aborted) throw new CoppiceError('cancelled', 'the call was cancelled');
+    yield item;
+  }
+}
+
+export const fileTools: readonly Tool[] = [write, read, edit, list, upload, download];

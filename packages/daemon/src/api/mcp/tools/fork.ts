@@ -1,0 +1,141 @@
+import {
+  CoppiceError,
+  type CreatedSandbox,
+  type Forked,
+  nameSchema,
+  refSchema,
+  type Snapshot,
+} from '@coppice/protocol';
+import { z } from 'zod';
+import { workspaceId } from '../fields.ts';
+import { additive, defineTool, type Tool } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
+import { forkedFromSchema, workspaceOf, workspaceSchema } from '../workspace-view.ts';
+
+const snapshotName = refSchema.describe(
+  'Name (or id) of the snapshot to grow from; make one with snapshot_create.',
+);
+const next = {
+  not_found:
+    'Call snapshot_list; if there is no snapshot yet, call snapshot_create first, then fork from it.',
+  name_taken: 'Choose another new_name; workspace_list shows the names that are taken.',
+};
+
+const workerSchema = z.object({ workspace_id: z.string(), name: z.string(), ip: z.string().nullable() });
+
+const manyFields = {
+  source_workspace_id: z.string(),
+  snapshot_name: z.string(),
+  requested_count: z.number(),
+  success_count: z.number(),
+  failure_count: z.number(),
+  workers: z.array(workerSchema),
+  failures: z.array(z.object({ index: z.number(), name: z.string(), error: z.string() })),
+};
+
+const namePrefix = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,50}$/)
+  .describe('Names are prefix-1, prefix-2 …');
+const count = z.int().min(1).max(20);
+
+/** Grows forks that this session owns. */
+export const growForks = async (
+  context: ToolContext,
+  snapshot: Snapshot,
+  fork: {
+    name?: string | undefined;
+    name_prefix?: string | undefined;
+    count: number;
+    env?: Record<string, string>;
+  },
+): Promise<Forked> =>
+  context.sessions.withRoom(context.services, context.session, fork.count, () =>
+    context.services.snapshots.forkSnapshot(
+      snapshot.id,
+      { ...fork, labels: context.ownership },
+      { signal: context.signal, progress: ({ message, fraction }) => context.report(message, fraction) },
+    ),
+  );
+
+const many = (forked: Forked, snapshot: Snapshot, requested: number) => ({
+  source_workspace_id: snapshot.sandbox_id,
+  snapshot_name: snapshot.name,
+  requested_count: requested,
+  success_count: forked.forks.length,
+  failure_count: forked.failures.length,
+  workers: forked.forks.map((fork: CreatedSandbox) => ({
+    workspace_id: fork.id,
+    name: fork.name,
+    ip: fork.address,
+  })),
+  failures: forked.failures.map(({ index, name, message }) => ({ index, name, error: message })),
+});
+
+const fork = defineTool({
+  name: 'workspace_fork',
+  title: 'Fork a workspace',
+  description:
+    'Grows a new running workspace (or several, with count) from a snapshot; it is independent from then on. Use it to try approaches side by side. Do not use it to go back in the same workspace (snapshot_restore). Each fork uses memory: destroy those you are done with.',
+  scope: 'admin',
+  annotations: additive,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    snapshot_name: snapshotName,
+    new_name: nameSchema.optional(),
+    count: count.default(1).describe('More than 1 answers with workers.'),
+    name_prefix: namePrefix.optional(),
+  }),
+  output: workspaceSchema.partial().extend({
+    forked_from: forkedFromSchema,
+    ...z.object(manyFields).partial().shape,
+  }),
+  next,
+  run: async (context, input) => {
+    const source = await context.ownDetail(input.workspace_id);
+    const snapshot = await context.services.snapshots.get(input.snapshot_name, source.id);
+    const forkedFrom = {
+      source_workspace_id: snapshot.sandbox_id,
+      source_workspace_name: snapshot.sandbox_name,
+      snapshot_name: snapshot.name,
+    };
+    const isOne = input.count === 1 && input.name_prefix === undefined;
+    if (!isOne && input.new_name !== undefined)
+      throw new CoppiceError('invalid_argument', 'new_name is for one fork; give name_prefix for several');
+    const forked = await context.during(`forking ${source.name}`, () =>
+      growForks(context, snapshot, {
+        count: input.count,
+        ...(isOne ? { name: input.new_name } : { name_prefix: input.name_prefix ?? 'worker' }),
+      }),
+    );
+    if (isOne) return { ...workspaceOf(forked.forks[0]!), forked_from: forkedFrom };
+    return { ...many(forked, snapshot, input.count), forked_from: forkedFrom };
+  },
+});
+
+const batch = defineTool({
+  name: 'workspace_batch_fork',
+  title: 'Fork several workspaces at once',
+  description:
+    'Grows count workspaces from one snapshot in one call, named prefix-1, prefix-2 …. Do not use it for one fork with a name (workspace_fork), nor when each only runs one command and ends (swarm_run).',
+  scope: 'admin',
+  annotations: additive,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    snapshot_name: snapshotName.default('golden'),
+    count,
+    name_prefix: namePrefix.default('worker'),
+  }),
+  output: z.object(manyFields),
+  next: { ...next, name_taken: 'Choose another name_prefix; workspace_list shows the names that are taken.' },
+  run: async (context, input) => {
+    const source = await context.ownDetail(input.workspace_id);
+    const snapshot = await context.services.snapshots.get(input.snapshot_name, source.id);
+    const forked = await context.during(`forking ${source.name}`, () =>
+      growForks(context, snapshot, { count: input.count, name_prefix: input.name_prefix }),
+    );
+    return many(forked, snapshot, input.count);
+  },
+});
+
+export const forkTools: readonly Tool[] = [fork, batch];

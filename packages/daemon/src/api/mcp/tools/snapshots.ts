@@ -1,0 +1,216 @@
+import { nameSchema, refSchema, type Snapshot } from '@coppice/protocol';
+import { z } from 'zod';
+import { workspaceId } from '../fields.ts';
+import { additive, defineTool, readOnly, replacing, type Tool } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
+
+const snapshotName = refSchema.describe('Name (or id) of a snapshot of this workspace.');
+const unknownSnapshot = {
+  not_found: 'Call snapshot_list to see the snapshots, or workspace_list for the workspaces.',
+};
+
+const create = defineTool({
+  name: 'snapshot_create',
+  title: 'Save a snapshot',
+  description:
+    'Saves the whole disk under a name, at once and while it runs; with include_memory the running processes too. Use it before anything risky and after expensive set-up. Do not use it to copy a file out (file_download).',
+  scope: 'sandbox',
+  annotations: additive,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    name: nameSchema.describe('Says what state it holds: after-npm-install, before-db-migration.'),
+    include_memory: z.boolean().default(false).describe('Needs a workspace whose driver can keep memory.'),
+  }),
+  output: z.object({
+    snapshot_id: z.string(),
+    name: z.string(),
+    workspace_id: z.string(),
+    has_memory: z.boolean(),
+    created_at: z.string(),
+  }),
+  next: {
+    name_taken: 'Choose another name, or delete the old one with snapshot_delete.',
+    unsupported: 'Call snapshot_create again with include_memory: false to keep the disk.',
+  },
+  run: async (context, input) => {
+    const { id, name } = await context.ownDetail(input.workspace_id);
+    const snapshot = await context.during(`saving ${name}`, () =>
+      context.services.snapshots.create(id, {
+        name: input.name,
+        note: '',
+        tags: [],
+        memory: input.include_memory,
+      }),
+    );
+    return {
+      snapshot_id: snapshot.id,
+      name: snapshot.name,
+      workspace_id: id,
+      has_memory: snapshot.has_memory,
+      created_at: snapshot.created_at,
+    };
+  },
+});
+
+const restore = defineTool({
+  name: 'snapshot_restore',
+  title: 'Roll back to a snapshot',
+  description:
+    'Puts the disk back exactly as it was at the snapshot; what changed since is lost and processes end (with memory in the snapshot they go on from there). Other snapshots stay, newer ones too. Do not use it to look at old files: fork with workspace_fork, or compare with snapshot_diff.',
+  scope: 'sandbox',
+  annotations: replacing,
+  input: z.strictObject({ workspace_id: workspaceId, snapshot_name: snapshotName }),
+  output: z.object({
+    workspace_id: z.string(),
+    snapshot_id: z.string(),
+    snapshot_name: z.string(),
+    state: z.string(),
+    with_memory: z.boolean(),
+  }),
+  next: unknownSnapshot,
+  run: async (context, { workspace_id: ref, snapshot_name: name }) => {
+    const id = await context.own(ref);
+    const snapshot = await ofWorkspace(context, name, id);
+    const restored = await context.during(`restoring ${snapshot.name}`, () =>
+      context.services.snapshots.restore(id, snapshot.id),
+    );
+    return {
+      workspace_id: id,
+      snapshot_id: snapshot.id,
+      snapshot_name: snapshot.name,
+      state: restored.state,
+      with_memory: restored.with_memory,
+    };
+  },
+});
+
+/** A bare name is one of this sandbox; an id may be of any that the caller can see. */
+const ofWorkspace = async (context: ToolContext, name: string, id: string): Promise<Snapshot> => {
+  const snapshot = await context.services.snapshots.get(name, id);
+  if (snapshot.sandbox_id !== id && !context.isAdmin) await context.look(snapshot.sandbox_id);
+  return snapshot;
+};
+
+/** Sizes are counted in the background, soon after a snapshot is taken. */
+const withSizes = async (context: ToolContext, id: string): Promise<Snapshot[]> => {
+  const deadlineMs = performance.now() + 3_000;
+  for (;;) {
+    const snapshots = await context.services.snapshots.list(id);
+    const counted = snapshots.every((snapshot) => snapshot.used_bytes !== null);
+    if (counted || performance.now() > deadlineMs || context.signal.aborted) return snapshots;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+};
+
+const list = defineTool({
+  name: 'snapshot_list',
+  title: 'List snapshots',
+  description:
+    'Snapshots of a workspace with the disk space each one holds: used_bytes would be freed by deleting it, referenced_bytes is all it refers to. Do not use it to see what changed (snapshot_diff).',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({ workspace_id: workspaceId }),
+  output: z.object({
+    snapshots: z.array(
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        has_memory: z.boolean(),
+        parent: z.string().nullable(),
+        created_at: z.string(),
+        used_bytes: z.number().nullable().describe('Null while it is still being counted.'),
+        referenced_bytes: z.number().nullable(),
+      }),
+    ),
+  }),
+  run: async (context, { workspace_id: ref }) => {
+    const { id } = await context.look(ref);
+    const snapshots = await withSizes(context, id);
+    return {
+      snapshots: snapshots.map((snapshot) => ({
+        id: snapshot.id,
+        name: snapshot.name,
+        has_memory: snapshot.has_memory,
+        parent: snapshot.parent_id,
+        created_at: snapshot.created_at,
+        used_bytes: snapshot.used_bytes,
+        referenced_bytes: snapshot.referenced_bytes,
+      })),
+    };
+  },
+});
+
+const remove = defineTool({
+  name: 'snapshot_delete',
+  title: 'Delete a snapshot',
+  description:
+    'Removes a snapshot for good and frees its used_bytes. A snapshot that forks grew from cannot be deleted while they exist. Do not use it on a snapshot you may want to roll back to.',
+  scope: 'sandbox',
+  annotations: replacing,
+  input: z.strictObject({ workspace_id: workspaceId, snapshot_name: snapshotName }),
+  output: z.object({ workspace_id: z.string(), snapshot_name: z.string(), status: z.literal('deleted') }),
+  next: {
+    ...unknownSnapshot,
+    in_use: 'Destroy the forks that the message names with workspace_destroy first.',
+  },
+  run: async (context, { workspace_id: ref, snapshot_name: name }) => {
+    const id = await context.own(ref);
+    const snapshot = await ofWorkspace(context, name, id);
+    await context.services.snapshots.delete(snapshot.id);
+    return { workspace_id: id, snapshot_name: snapshot.name, status: 'deleted' as const };
+  },
+});
+
+const diff = defineTool({
+  name: 'snapshot_diff',
+  title: 'What changed since a snapshot',
+  description:
+    'Files that were added, removed or modified between a snapshot and now (or a second snapshot). Do not use it for the lines that changed in a repository (git_diff).',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    snapshot_name: snapshotName,
+    to_snapshot: snapshotName.optional().describe('Compare with this snapshot instead of with now.'),
+    limit: z.int().min(1).max(10_000).default(1000),
+  }),
+  output: z.object({
+    workspace_id: z.string(),
+    snapshot_name: z.string(),
+    changes: z.array(
+      z.object({
+        path: z.string(),
+        change: z.string().describe('added, removed, modified, or mode (permissions only)'),
+        kind: z.string(),
+        size_before: z.number().nullable(),
+        size_after: z.number().nullable(),
+      }),
+    ),
+    summary: z.object({ added: z.number(), removed: z.number(), modified: z.number(), mode: z.number() }),
+    truncated: z.boolean(),
+  }),
+  next: unknownSnapshot,
+  run: async (context, input) => {
+    const id = await context.own(input.workspace_id);
+    const from = await ofWorkspace(context, input.snapshot_name, id);
+    const to = input.to_snapshot === undefined ? id : (await ofWorkspace(context, input.to_snapshot, id)).id;
+    const found = await context.during('comparing', () =>
+      context.services.compare.diff(from.id, to, input.limit, context.signal),
+    );
+    return {
+      workspace_id: id,
+      snapshot_name: from.name,
+      changes: found.changes.map(({ path, change, kind, size_before, size_after }) => ({
+        path,
+        change,
+        kind,
+        size_before,
+        size_after,
+      })),
+      summary: found.summary,
+      truncated: found.truncated,
+    };
+  },
+});
+
+export const snapshotTools: readonly Tool[] = [create, restore, list, remove, diff];
