@@ -20,7 +20,7 @@ import type {
   SnapshotOptions,
 } from './options.ts';
 import { Ports } from './ports.ts';
-import { ProcessStream } from './process-stream.ts';
+import type { ProcessStream } from './process-stream.ts';
 import { Terminals } from './terminals.ts';
 
 export interface Forks {
@@ -79,7 +79,9 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Runs a command with its output as it comes and its input open. */
-  execStream(command: CommandLine, options: ProcessOptions = {}): Promise<ProcessStream> {
+  async execStream(command: CommandLine, options: ProcessOptions = {}): Promise<ProcessStream> {
+    // Loaded when it is used, with the WebSocket client below it.
+    const { ProcessStream } = await import('./process-stream.ts');
     return ProcessStream.start(this.#caller, this.#params, command, options);
   }
 

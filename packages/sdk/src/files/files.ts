@@ -1,9 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FileEvent, FileInfo, RouteResult } from '@coppice/protocol';
 import type { Caller, CallOptions } from '../connection/caller.ts';
-import { packDirectory } from './pack-directory.ts';
 import type { Progress } from './progress.ts';
-import { unpackDirectory } from './unpack-directory.ts';
 
 type FileData = string | Uint8Array | AsyncIterable<Uint8Array>;
 
@@ -127,16 +125,19 @@ export class Files {
     to: string,
     { signal, onProgress }: TransferOptions = {},
   ): Promise<RouteResult<'uploadArchive'>> {
+    // Loaded when it is used: most clients never move a directory.
+    const { packDirectory } = await import('./pack-directory.ts');
     await this.makeDirectory(to, { signal });
     return this.unpack(to, packDirectory(from, onProgress), { signal });
   }
 
   /** Copies a directory of the sandbox into a directory of this machine, which is made when it is not there. */
-  downloadDirectory(
+  async downloadDirectory(
     from: string,
     to: string,
     { signal, onProgress }: TransferOptions = {},
   ): Promise<{ files: number; bytes: number }> {
+    const { unpackDirectory } = await import('./unpack-directory.ts');
     return unpackDirectory(this.archive(from, { signal }), to, onProgress);
   }
 

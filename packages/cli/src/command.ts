@@ -1,0 +1,34 @@
+import { errorKinds } from '@coppice/protocol/errors';
+import { Cli } from './cli.ts';
+import { describeError } from './failure.ts';
+import { runProgram } from './program.ts';
+
+/** The whole of one call of the command: what it prints, and the exit code it leaves. */
+export const main = async (argv: readonly string[]): Promise<void> => {
+  const interrupted = new AbortController();
+  const cli = new Cli(process, interrupted.signal);
+
+  process.once('SIGINT', () => interrupted.abort());
+  process.once('SIGTERM', () => interrupted.abort());
+  // A reader that went away (`coppice ls | head -1`) is no failure.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(cli.exitCode);
+    throw error;
+  });
+
+  try {
+    await runProgram(cli, argv);
+    process.exitCode = cli.exitCode;
+  } catch (error) {
+    const { text, json, exitCode } = describeError(error);
+    const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
+    process.stderr.write(
+      cli.out.isJson || own.includes('--json') ? `${JSON.stringify(json)}\n` : `${text}\n`,
+    );
+    process.exitCode = interrupted.signal.aborted ? errorKinds.cancelled.exitCode : exitCode;
+  } finally {
+    cli.close();
+    // Input that nobody ends must not keep a finished command alive.
+    process.stdin.destroy();
+  }
+};

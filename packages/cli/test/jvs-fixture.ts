@@ -1,0 +1,134 @@
+import { execFile, spawn } from 'node:child_process';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+
+const checkout = join(import.meta.dirname, '../../..');
+
+interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+interface RunOptions {
+  readonly cwd?: string;
+  readonly env?: Record<string, string>;
+  readonly input?: string;
+}
+
+/** A directory of its own with a real `jvs` on its PATH, bundled as it is for people. */
+export class JvsFixture implements AsyncDisposable {
+  readonly home: string;
+  readonly bin: string;
+  readonly work: string;
+
+  private constructor(home: string) {
+    this.home = home;
+    this.bin = join(home, 'bin');
+    this.work = join(home, 'work');
+  }
+
+  static async create(): Promise<JvsFixture> {
+    const fixture = new JvsFixture(await mkdtemp(join(tmpdir(), 'jvs-test-')));
+    await mkdir(fixture.bin);
+    await mkdir(fixture.work);
+    await build({
+      entryPoints: { jvs: join(checkout, 'packages/cli/src/jvs/main.ts') },
+      bundle: true,
+      platform: 'node',
+      format: 'esm',
+      target: 'node24',
+      splitting: true,
+      outExtension: { '.js': '.mjs' },
+      outdir: join(fixture.home, 'program'),
+      logLevel: 'warning',
+    });
+    await fixture.program(
+      'jvs',
+      `exec ${JSON.stringify(process.execPath)} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
+    );
+    return fixture;
+  }
+
+  get env(): Record<string, string> {
+    return {
+      PATH: `${this.bin}:${process.env.PATH ?? ''}`,
+      HOME: this.home,
+      COPPICE_TREE_PROGRAM: join(checkout, 'guest/build/coppice-tree'),
+      LC_ALL: 'C.UTF-8',
+    };
+  }
+
+  /** A small program on the PATH, in bash. */
+  async program(name: string, script: string): Promise<void> {
+    const path = join(this.bin, name);
+    await writeFile(path, `#!/usr/bin/env bash\n${script}\n`);
+    await chmod(path, 0o755);
+  }
+
+  run(command: string, args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+    return new Promise((resolve, reject) => {
+      const child = spawn(command, args, {
+        cwd: options.cwd ?? this.work,
+        env: { ...this.env, ...options.env },
+        stdio: ['pipe', 'pipe', 'pipe'],
+      });
+      let stdout = '';
+      let stderr = '';
+      child.stdout.setEncoding('utf8').on('data', (text: string) => {
+        stdout += text;
+      });
+      child.stderr.setEncoding('utf8').on('data', (text: string) => {
+        stderr += text;
+      });
+      child.on('error', reject);
+      child.on('close', (code, signal) => resolve({ code, signal, stdout, stderr }));
+      child.stdin.on('error', () => undefined);
+      child.stdin.end(options.input ?? '');
+    });
+  }
+
+  jvs(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+    return this.run(join(this.bin, 'jvs'), args, options);
+  }
+
+  /** Expects success; answers the output. */
+  async ok(args: readonly string[], options: RunOptions = {}): Promise<string> {
+    const ended = await this.jvs(args, options);
+    if (ended.code !== 0) throw new Error(`jvs ${args.join(' ')} ended with ${ended.code}: ${ended.stderr}${ended.stdout}`);
+    return ended.stdout;
+  }
+
+  async json<Answer>(args: readonly string[], options: RunOptions = {}): Promise<Answer> {
+    return JSON.parse(await this.ok([...args, '--json'], options)) as Answer;
+  }
+
+  /** A fresh workspace; answers the directory of its first worktree. */
+  async workspace(name: string, args: readonly string[] = []): Promise<string> {
+    await this.ok(['init', name, ...args]);
+    return join(this.work, name, 'main');
+  }
+
+  bash(script: string, options: RunOptions = {}): Promise<Ended> {
+    return this.run('bash', ['-euo', 'pipefail', '-c', script], options);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.home, { recursive: true, force: true });
+  }
+}
+
+export const readText = (path: string): Promise<string> => readFile(path, 'utf8');
+
+/** Everything about a directory that GNU tar can see, times to the nanosecond, as one digest. */
+export const digestOf = (directory: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const script =
+      'tar --sort=name --format=posix --pax-option=delete=atime,delete=ctime,exthdr.name=%d/%f --xattrs --xattrs-include="*" --acls --numeric-owner -cf - . | sha256sum';
+    execFile('bash', ['-euo', 'pipefail', '-c', script], { cwd: directory }, (error, stdout) =>
+      error ? reject(error) : resolve(stdout.slice(0, 64)),
+    );
+  });

@@ -1,0 +1,97 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+
+export interface CliResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly bytes: Buffer;
+}
+
+interface RunOptions {
+  readonly input?: string | Buffer;
+  readonly cwd?: string;
+  readonly env?: Record<string, string>;
+}
+
+const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
+
+/** A home of its own with the real command and the real daemon, taken away whole at the end. */
+export class CliHome {
+  /** A directory for the test's own files; the home is in it. */
+  readonly directory: string;
+  readonly home: string;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+    this.home = join(directory, 'home');
+  }
+
+  static async make(): Promise<CliHome> {
+    const made = new CliHome(await mkdtemp(join(tmpdir(), 'coppice-cli-')));
+    await mkdir(made.home);
+    await writeFile(join(made.home, 'config.json'), JSON.stringify({ listen: { port: 0 }, warm_pool: 0 }));
+    await mkdir(join(made.directory, 'bin'));
+    const command = join(made.directory, 'bin/coppice');
+    await writeFile(command, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
+    await chmod(command, 0o755);
+    return made;
+  }
+
+  static async start(): Promise<CliHome> {
+    const made = await CliHome.make();
+    await made.ok('up', '--detach');
+    return made;
+  }
+
+  /** Runs `coppice …` to its end. */
+  run(argv: readonly string[], options: RunOptions = {}): Promise<CliResult> {
+    return this.spawn(process.execPath, [program, ...argv], options);
+  }
+
+  /** Runs a script in a shell that finds the command on its path. */
+  async spawn(
+    file: string,
+    argv: readonly string[],
+    { input, cwd, env }: RunOptions = {},
+  ): Promise<CliResult> {
+    const { COPPICE_URL: _url, COPPICE_TOKEN: _token, FORCE_COLOR: _colour, ...inherited } = process.env;
+    const child = spawn(file, argv, {
+      cwd: cwd ?? this.directory,
+      env: { ...inherited, COPPICE_HOME: this.home, ...env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+    });
+    // A command may end without reading its input.
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(input ?? '');
+    const [bytes, stderr, [code]] = await Promise.all([
+      buffer(child.stdout),
+      buffer(child.stderr),
+      once(child, 'close') as Promise<[number | null]>,
+    ]);
+    return { code, bytes, stdout: bytes.toString(), stderr: stderr.toString() };
+  }
+
+  /** Runs a command that must succeed; returns what it printed, trimmed. */
+  async ok(...argv: string[]): Promise<string> {
+    const { code, stdout, stderr } = await this.run(argv);
+    if (code !== 0) throw new Error(`coppice ${argv.join(' ')} ended with ${code}:\n${stdout}${stderr}`);
+    return stdout.trim();
+  }
+
+  async json<T = Record<string, unknown>>(...argv: string[]): Promise<T> {
+    return JSON.parse(await this.ok('--json', ...argv)) as T;
+  }
+
+  async remove(): Promise<void> {
+    try {
+      await this.ok('down', '--purge', '--yes');
+    } finally {
+      await rm(this.directory, { recursive: true, force: true });
+    }
+  }
+}

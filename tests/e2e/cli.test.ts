@@ -1,0 +1,329 @@
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorKinds } from '@coppice/protocol';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CliHome } from './cli-home.ts';
+
+let cli: CliHome;
+beforeAll(async () => {
+  cli = await CliHome.start();
+  await cli.ok('create', 'dev');
+});
+afterAll(() => cli?.remove());
+
+const errorOf = (stderr: string) => (JSON.parse(stderr) as { error: Record<string, string> }).error;
+
+describe('the daemon', () => {
+  test('says that it runs, and a second start says so too', async () => {
+    const status = await cli.json('status');
+    expect(status).toMatchObject({ running: true, status: 'ok', home: cli.home });
+    const again = await cli.json('up', '--detach');
+    expect(again).toMatchObject({ already_running: true, pid: status.pid });
+  });
+
+  test('sandboxes go on while it is down, and the next start finds them', async () => {
+    await cli.ok('create', 'survivor');
+    const { id } = await cli.json<{ id: number }>('exec', '--detach', 'survivor', '--', 'sleep', '1000000');
+    expect(await cli.json('down')).toMatchObject({ was_running: true, purged: false });
+    expect((await cli.run(['status'])).code).toBe(errorKinds.unavailable.exitCode);
+    const without = await cli.run(['ls', '--json']);
+    expect(without.code).toBe(errorKinds.unavailable.exitCode);
+    expect(errorOf(without.stderr)).toMatchObject({ code: 'unavailable' });
+    await cli.ok('up', '--detach');
+    const jobs = await cli.json<{ id: number; running: boolean }[]>('jobs', 'survivor');
+    expect(jobs).toEqual([expect.objectContaining({ id, running: true })]);
+    await cli.ok('rm', 'survivor');
+  });
+
+  test('doctor says engine, driver and findings, and its exit code whether all is well', async () => {
+    const { code, stdout } = await cli.run(['doctor', '--json']);
+    const doctor = JSON.parse(stdout) as Record<string, unknown>;
+    expect(doctor).toMatchObject({
+      engine: expect.any(String),
+      driver: 'container',
+      findings: expect.any(Array),
+    });
+    expect(code === 0).toBe(doctor.healthy);
+  });
+
+  test('a purge must be confirmed', async () => {
+    const { code, stderr } = await cli.run(['down', '--purge']);
+    expect(code).toBe(errorKinds.invalid_argument.exitCode);
+    expect(stderr).toContain('--yes');
+    expect((await cli.run(['status'])).code).toBe(0);
+  });
+});
+
+describe('exec', () => {
+  test('passes the exit code, the streams and binary input and output on', async () => {
+    const failing = await cli.run(['exec', 'dev', '--', 'sh', '-c', 'echo out; echo err >&2; exit 7']);
+    expect(failing).toMatchObject({ code: 7, stdout: 'out\n', stderr: 'err\n' });
+    const binary = Buffer.from(Array.from({ length: 100_000 }, (_, index) => index % 256));
+    const echoed = await cli.run(['exec', 'dev', 'cat'], { input: binary });
+    expect(echoed.bytes.equals(binary)).toBe(true);
+  });
+
+  test('leaves the options of the command to the command', async () => {
+    expect(await cli.ok('exec', 'dev', 'echo', '-n', '--json', '--', 'x')).toBe('--json -- x');
+  });
+
+  test('takes a command line as one word, and user, directory and variables', async () => {
+    const { stdout } = await cli.run([
+      'exec',
+      ...['--cwd', '/tmp', '--env', 'GREETING=hello', '--user', 'user'],
+      'dev',
+      'echo "$GREETING $PWD $(id -un)"',
+    ]);
+    expect(stdout.trim()).toBe('hello /tmp user');
+  });
+
+  test('ends a command that takes too long with the exit code of a timeout', async () => {
+    const { code } = await cli.run(['exec', '--timeout', '300ms', 'dev', '--', 'sleep', '1000000']);
+    expect(code).toBe(errorKinds.timeout.exitCode);
+  });
+
+  test('gives all of it as JSON to programs', async () => {
+    const { code, stdout, stderr } = await cli.run([
+      'exec',
+      '--json',
+      'dev',
+      '--',
+      'sh',
+      '-c',
+      'echo out; exit 3',
+    ]);
+    expect({ code, stderr }).toEqual({ code: 3, stderr: '' });
+    expect(JSON.parse(stdout)).toMatchObject({ exit_code: 3, stdout: 'out\n', timed_out: false });
+  });
+
+  test('runs jobs in the background whose log can be followed to the end', async () => {
+    const job = await cli.ok(
+      'exec',
+      '--detach',
+      'dev',
+      '--',
+      'sh',
+      '-c',
+      'echo one; read line; echo two; exit 4',
+    );
+    expect(job).toMatch(/^\d+$/);
+    const followed = await cli.run(['logs', 'dev', job, '--follow']);
+    expect(followed.stdout).toContain('one');
+    expect((await cli.run(['jobs', 'dev', '--wait', job])).code).toBe(4);
+  });
+
+  test('can end a job', async () => {
+    const job = await cli.ok('exec', '-d', 'dev', '--', 'sleep', '1000000');
+    await cli.ok('jobs', 'dev', '--kill', job, '--signal', 'KILL');
+    expect((await cli.run(['jobs', 'dev', '--wait', job])).code).toBe(128 + 9);
+  });
+
+  test('run makes a sandbox for one command and takes it away', async () => {
+    const before = await cli.ok('ls', '--quiet');
+    const { code, stdout } = await cli.run([
+      'run',
+      '--memory',
+      '128m',
+      '--',
+      'sh',
+      '-c',
+      'echo here; exit 9',
+    ]);
+    expect({ code, stdout }).toEqual({ code: 9, stdout: 'here\n' });
+    expect(await cli.ok('ls', '--quiet')).toBe(before);
+  });
+});
+
+describe('shell', () => {
+  test('is a terminal that passes the exit code on', async () => {
+    const { code, stdout } = await cli.run(['shell', 'dev', '--', 'sh'], {
+      input: 'test -t 0 && echo tty-$((40 + 2))\nexit 5\n',
+    });
+    expect(stdout).toContain('tty-42');
+    expect(code).toBe(5);
+  });
+
+  test('can be left with the detach key and joined again', async () => {
+    await cli.ok('create', 'shells');
+    const left = await cli.run(['shell', 'shells', '--', 'sh'], { input: 'KEPT=still-here\n\x1d' });
+    expect(left.code).toBe(0);
+    const [, number] = /--attach (\d+)/.exec(left.stderr) ?? [];
+    expect(number).toBeDefined();
+    const again = await cli.run(['shell', 'shells', '--attach', number!], {
+      input: 'echo "[$KEPT]"\nexit 6\n',
+    });
+    expect(again.stdout).toContain('[still-here]');
+    expect(again.code).toBe(6);
+    await cli.ok('rm', 'shells');
+  });
+});
+
+describe('cp and edit', () => {
+  test('copy files and directories both ways, and by pipe', async () => {
+    const tree = join(cli.directory, 'tree');
+    await mkdir(join(tree, 'sub/empty'), { recursive: true });
+    const content = Buffer.alloc(200_000, 7);
+    await writeFile(join(tree, 'sub/data.bin'), content);
+    await writeFile(join(tree, 'run.sh'), '#!/bin/sh\necho ran\n', { mode: 0o755 });
+    await cli.ok('cp', 'tree', 'dev:/tmp/');
+    expect(await cli.ok('exec', 'dev', '/tmp/tree/run.sh')).toBe('ran');
+    await cli.ok('cp', 'dev:/tmp/tree', 'back');
+    expect(await readFile(join(cli.directory, 'back/sub/data.bin'))).toEqual(content);
+    expect((await stat(join(cli.directory, 'back/run.sh'))).mode & 0o777).toBe(0o755);
+    await cli.ok('cp', 'dev:/tmp/tree/run.sh', 'single.sh');
+    expect(await readFile(join(cli.directory, 'single.sh'), 'utf8')).toBe('#!/bin/sh\necho ran\n');
+    await cli.run(['cp', '-', 'dev:/tmp/piped'], { input: content });
+    expect((await cli.run(['cp', 'dev:/tmp/piped', '-'])).bytes).toEqual(content);
+  });
+
+  test('a path that is not there is named, and nothing is left behind', async () => {
+    const { code, stderr } = await cli.run(['cp', 'dev:/nowhere', 'target']);
+    expect(code).toBe(errorKinds.not_found.exitCode);
+    expect(stderr).toContain('dev:/nowhere');
+    await expect(stat(join(cli.directory, 'target'))).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+
+  test('edit replaces an exact text, and refuses one that is absent or ambiguous', async () => {
+    await cli.run(['cp', '-', 'dev:/tmp/edited'], { input: 'a = 1\nb = 1\n' });
+    await cli.ok('edit', 'dev:/tmp/edited', '--old', 'a = 1', '--new', 'a = 2');
+    expect((await cli.run(['edit', 'dev:/tmp/edited', '--old', 'zzz', '--new', 'y'])).code).toBe(
+      errorKinds.no_match.exitCode,
+    );
+    expect((await cli.run(['edit', 'dev:/tmp/edited', '--old', ' = ', '--new', ':'])).code).not.toBe(0);
+    expect(await cli.ok('exec', 'dev', 'cat', '/tmp/edited')).toBe('a = 2\nb = 1');
+    const byHand = await cli.run(['edit', 'dev:/tmp/edited'], {
+      env: { EDITOR: 'sed -i s/b/c/', VISUAL: '' },
+    });
+    expect(byHand.code).toBe(0);
+    expect(await cli.ok('exec', 'dev', 'cat', '/tmp/edited')).toBe('a = 2\nc = 1');
+  });
+});
+
+describe('branches', () => {
+  test('snapshot, restore, fork, diff, merge and tree tell one story', async () => {
+    await cli.ok('create', 'trunk', '--label', 'story=yes');
+    const write = (name: string, text: string) => cli.run(['cp', '-', `${name}:/root/file`], { input: text });
+    await write('trunk', 'one\n');
+    await cli.ok('snapshot', 'trunk', 'first', '--note', 'the beginning', '--tag', 'good');
+    await write('trunk', 'broken\n');
+    await cli.ok('restore', 'trunk', 'first');
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('one');
+    const [taken] = await cli.json<{ name: string; note: string; tags: string[] }[]>('snapshots', 'trunk');
+    expect(taken).toMatchObject({ name: 'first', note: 'the beginning', tags: ['good'] });
+
+    const grown = await cli.ok('fork', 'trunk:first', '--count', '2', '--prefix', 'twig');
+    expect(grown.split('\n').sort()).toEqual(['twig-1', 'twig-2']);
+    await write('twig-1', 'two\n');
+    expect(await cli.ok('diff', 'trunk', 'twig-1')).toContain('M /root/file (4 B -> 4 B)');
+    expect(await cli.ok('diff', 'trunk', 'twig-1', '/root/file')).toContain('-one\n+two');
+    expect(await cli.ok('diff', 'trunk', 'twig-2', '--stat')).toBe('no difference');
+
+    expect(await cli.ok('merge', 'twig-1', 'trunk', '--dry-run')).toContain('would go into trunk');
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('one');
+    await cli.ok('merge', 'twig-1', 'trunk');
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('two');
+
+    await write('twig-2', 'three\n');
+    const conflict = await cli.run(['merge', 'twig-2', 'trunk']);
+    expect(conflict.code).toBe(errorKinds.conflict.exitCode);
+    expect(conflict.stderr).toContain('C /root/file');
+    expect(conflict.stderr).toContain('coppice merge twig-2 trunk --prefer');
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('two');
+    await cli.ok('merge', 'twig-2', 'trunk', '--prefer', 'theirs');
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('three');
+
+    const tree = await cli.ok('tree');
+    expect(tree).toMatch(/● trunk {2}running/);
+    expect(tree).toMatch(/○ first {2}snapshot/);
+    expect(tree).toMatch(/● twig-1 {2}running/);
+    expect(await cli.ok('ls', '--quiet', '--label', 'story=yes')).toContain('trunk');
+    await cli.ok('rm', 'twig-1', 'twig-2', 'trunk');
+  });
+
+  test('stop keeps the disk, start goes on with it', async () => {
+    await cli.ok('create', 'sleeper');
+    await cli.ok('exec', 'sleeper', 'echo kept > /root/kept');
+    await cli.ok('stop', 'sleeper');
+    const stopped = await cli.run(['exec', 'sleeper', 'true']);
+    expect(stopped.code).toBe(errorKinds.wrong_state.exitCode);
+    await cli.ok('start', 'sleeper');
+    expect(await cli.ok('exec', 'sleeper', 'cat', '/root/kept')).toBe('kept');
+    await cli.ok('rm', 'sleeper');
+  });
+});
+
+describe('network and ports', () => {
+  test('the policy is shown and changed while it runs', async () => {
+    expect(await cli.ok('net', 'dev')).toBe('dev: none');
+    expect(await cli.json('net', 'dev', '--internet', '--allow-port', '443')).toMatchObject({
+      allow_internet: true,
+      allowed_ports: [443],
+    });
+    expect(await cli.ok('net', 'dev', '--none')).toBe('dev: none');
+  });
+
+  test('a port leads into the sandbox until it is removed', async () => {
+    const forward = await cli.json<{ host_port: number }>('port', 'dev', '8080');
+    expect(forward.host_port).toBeGreaterThanOrEqual(1024);
+    expect(await cli.json('port', 'dev')).toHaveLength(1);
+    await cli.ok('port', 'dev', '8080', '--remove');
+    expect(await cli.ok('port', 'dev')).toBe('No ports are forwarded.');
+  });
+});
+
+describe('what is said', () => {
+  test('errors name the thing and the next step, in words and in JSON', async () => {
+    const words = await cli.run(['info', 'nobody']);
+    expect(words).toMatchObject({ code: errorKinds.not_found.exitCode, stdout: '' });
+    expect(words.stderr).toMatch(/^error: .*nobody.*\nhint: /);
+    const json = await cli.run(['info', 'nobody', '--json']);
+    expect(json).toMatchObject({ code: errorKinds.not_found.exitCode, stdout: '' });
+    expect(errorOf(json.stderr)).toMatchObject({ code: 'not_found', hint: expect.any(String) });
+    const taken = await cli.run(['create', 'dev']);
+    expect(taken.code).toBe(errorKinds.name_taken.exitCode);
+  });
+
+  test('a misspelt command or option is refused with the likely one', async () => {
+    const command = await cli.run(['craete']);
+    expect(command).toMatchObject({ code: errorKinds.invalid_argument.exitCode });
+    expect(command.stderr).toContain('create');
+    const option = await cli.run(['create', '--memry', '1g']);
+    expect(option).toMatchObject({ code: errorKinds.invalid_argument.exitCode });
+    expect(option.stderr).toContain('--memory');
+  });
+
+  test('nothing is coloured when it is piped', async () => {
+    for (const argv of [['ls'], ['tree'], ['doctor'], ['info', 'dev']]) {
+      expect((await cli.run(argv)).stdout).not.toContain('\x1b');
+    }
+  });
+
+  test('tokens reach what their scope says until they are revoked', async () => {
+    const secret = await cli.ok('token', 'create', 'narrow', '--sandbox', 'dev');
+    const env = { COPPICE_TOKEN: secret };
+    expect((await cli.run(['info', 'dev'], { env })).code).toBe(0);
+    expect((await cli.run(['ls'], { env })).code).toBe(errorKinds.forbidden.exitCode);
+    await cli.ok('token', 'revoke', 'narrow');
+    expect((await cli.run(['info', 'dev'], { env })).code).toBe(errorKinds.unauthenticated.exitCode);
+  });
+
+  test('events and images are listed', async () => {
+    const events = await cli.json<{ seq: number }[]>('events', '--sandbox', 'dev');
+    expect(events.length).toBeGreaterThan(0);
+    const images = await cli.json<{ name: string }[]>('images', 'ls');
+    expect(images.map(({ name }) => name)).toContain('host');
+    expect((await cli.run(['images', 'rm', 'host'])).code).toBe(errorKinds.in_use.exitCode);
+  });
+
+  test('completion scripts are ones that the shell understands and complete names of sandboxes', async () => {
+    const script = await cli.ok('completion', 'bash');
+    const { stdout } = await cli.spawn(
+      'bash',
+      ['-c', `${script}\nCOMP_WORDS=(coppice info d) COMP_CWORD=2; _coppice; echo "\${COMPREPLY[@]}"`],
+      {
+        env: { PATH: `${join(cli.directory, 'bin')}:${process.env.PATH}` },
+      },
+    );
+    expect(stdout.trim()).toBe('dev');
+  });
+});

@@ -1,0 +1,19 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CliHome } from './cli-home.ts';
+
+let cli: CliHome;
+beforeAll(async () => {
+  cli = await CliHome.start();
+});
+afterAll(() => cli?.remove());
+
+test('the demo shows every step and leaves nothing behind', async () => {
+  const shown = await cli.ok('demo');
+  for (const step of ['create', 'snapshot', 'break', 'restore', 'fork', 'compare', 'merge', 'clean up']) {
+    expect(shown).toContain(`✓ ${step}`);
+  }
+  expect(shown).toContain('A /workspace/sort');
+  expect(shown).toContain('1 2 3 4 5');
+  expect(await cli.json('ls')).toEqual([]);
+  expect(await cli.json('snapshots')).toEqual([]);
+});

@@ -1,0 +1,28 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CliHome } from './cli-home.ts';
+
+let cli: CliHome;
+beforeAll(async () => {
+  cli = await CliHome.make();
+});
+afterAll(() => cli?.remove());
+
+/** The fenced shell block of README.md that starts the daemon and goes on. */
+const tourOf = (readme: string): string => {
+  const blocks = [...readme.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block ?? '');
+  const tour = blocks.find((block) => block.includes('up --detach'));
+  if (tour === undefined) throw new Error('README.md has no tour');
+  return tour;
+};
+
+test('the tour in README.md works as it is printed', async () => {
+  const tour = tourOf(await readFile(join(import.meta.dirname, '../../README.md'), 'utf8'));
+  const { code, stdout, stderr } = await cli.spawn('bash', ['-euo', 'pipefail', '-c', tour]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(stdout).toMatch(/^answer = 42$/m);
+  expect(stdout).toMatch(/^M \/workspace\/app\.conf/m);
+  expect(stdout).toMatch(/^A \/workspace\/extra\.conf/m);
+  expect(stdout).toMatch(/● dev {2}running/);
+});
