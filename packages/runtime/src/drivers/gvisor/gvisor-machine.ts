@@ -62,14 +62,11 @@ export class GvisorMachine implements Machine {
   async stop(graceMs: number): Promise<void> {
     if (graceMs > 0 && this.#parts.isAlive()) {
       // One that does not answer is killed below.
-      await Promise.race([
-        this.guest.shutdown(graceMs).then(
-          () => this.exited,
-          () => {},
-        ),
-        this.exited,
-        sleep(graceMs + 1000, undefined, { ref: false }),
-      ]);
+      const asked = this.guest.shutdown(graceMs).then(
+        () => this.guest.closed,
+        () => {},
+      );
+      await Promise.race([asked, sleep(graceMs + 1000, undefined, { ref: false })]);
     }
     this.guest.close();
     await this.#parts.cleanUp();
