@@ -6,6 +6,7 @@ import { createHandlers } from './api/http/handlers.ts';
 import { HostCheck } from './api/http/host-check.ts';
 import { RateLimiter } from './api/http/rate-limiter.ts';
 import { HttpServer } from './api/http/server.ts';
+import { registerMcp } from './api/mcp/register-mcp.ts';
 import type { Config } from './config/config.ts';
 import type { Home } from './config/home.ts';
 import type { Daemon } from './daemon.ts';
@@ -36,14 +37,26 @@ export class DaemonServer {
   static async listen({ daemon, home, config, log }: DaemonServerOptions): Promise<DaemonServer> {
     const { services } = daemon;
     const { requests_per_s: perSecond, burst } = config.limits;
+    const rateLimiter = new RateLimiter({ perSecond, burst });
+    const onInternalError = (error: unknown, where: string) =>
+      log.error({ err: error, where }, 'a call failed unexpectedly');
     const http = await HttpServer.create({
       version,
       handlers: createHandlers(services),
       hostCheck: new HostCheck(),
-      rateLimiter: new RateLimiter({ perSecond, burst }),
+      rateLimiter,
       authenticate: (secret) => services.tokens.authenticate(secret),
       sandboxId: (ref) => services.sandboxes.idOf(ref),
-      onInternalError: (error, where) => log.error({ err: error, where }, 'a call failed unexpectedly'),
+      onInternalError,
+    });
+    await registerMcp(http.app, {
+      services,
+      version,
+      rateLimiter,
+      transferDir: config.transfer_dir ?? home.transferDir,
+      vaultDir: home.vaultDir,
+      maxSandboxesPerSession: config.limits.sandboxes_per_session,
+      onInternalError,
     });
     const url = await http.app.listen({ ...config.listen }).catch((cause: NodeJS.ErrnoException) => {
       if (cause.code !== 'EADDRINUSE') throw cause;

@@ -59,4 +59,8 @@ export class Home {
   get transferDir(): string {
     return join(this.directory, 'transfer');
   }
+  /** The notes that agents share. */
+  get vaultDir(): string {
+    return join(this.directory, 'vault');
+  }
 }

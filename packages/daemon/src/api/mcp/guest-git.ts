@@ -8,8 +8,7 @@ import type { ToolContext } from './tool-context.ts';
  * Answers git with what set_env gave: GIT_TOKEN, or GIT_USERNAME and GIT_PASSWORD. It names variables only, so that it
  * may stand in the configuration of a clone while the secret itself is in no file, remote or snapshot.
  */
-export const credentialHelper =
-  `!f() { test "$1" = get || exit 0; test -n "$GIT_PASSWORD$GIT_TOKEN" || exit 0; echo "username=\${GIT_USERNAME:-x-access-token}"; echo "password=\${GIT_PASSWORD:-$GIT_TOKEN}"; }; f`;
+export const credentialHelper = `!f() { test "$1" = get || exit 0; test -n "$GIT_PASSWORD$GIT_TOKEN" || exit 0; echo "username=\${GIT_USERNAME:-x-access-token}"; echo "password=\${GIT_PASSWORD:-$GIT_TOKEN}"; }; f`;
 
 export interface GitOptions {
   readonly timeoutSecs?: number;
