@@ -83,7 +83,12 @@ export class MachineStarter {
     // The policy stands before the first instruction runs.
     const netns = await this.#parts.network.createNamespace(record.id);
     try {
-      const { address } = await this.#parts.network.apply(record.id, netns, toNetworkPolicy(record.network));
+      const { address } = await this.#parts.network.apply(
+        record.id,
+        netns,
+        toNetworkPolicy(record.network),
+        'fresh',
+      );
       const machine = await this.#boot(driver, { ...this.#spec(record), netns }, memoryDir);
       onBooted?.();
       return { machine, address };
@@ -95,12 +100,14 @@ export class MachineStarter {
 
   /** Makes a machine that runs obey the record's policy; `always` also when it allows nothing, to take back what was allowed. */
   async applyPolicy(record: SandboxRecord, machine: Machine, always = false): Promise<string | null> {
+    const { network } = this.#parts;
+    const policy = toNetworkPolicy(record.network);
+    if (this.driver(record.driver).needsNetns) {
+      return (await network.apply(record.id, await network.createNamespace(record.id), policy, 'kept'))
+        .address;
+    }
     if (!always && allowsNothing(record.network)) return null;
-    const netns = this.driver(record.driver).needsNetns
-      ? await this.#parts.network.createNamespace(record.id)
-      : `/proc/${machine.pid}/ns/net`;
-    const { address } = await this.#parts.network.apply(record.id, netns, toNetworkPolicy(record.network));
-    return address;
+    return (await network.apply(record.id, `/proc/${machine.pid}/ns/net`, policy)).address;
   }
 
   /** A machine that an earlier daemon left running. */

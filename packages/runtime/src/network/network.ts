@@ -20,6 +20,12 @@ export interface Attachment {
   readonly address: string | null;
 }
 
+/**
+ * `when-open`: a closed policy has no link. For drivers that take their links at the start and never again: `fresh` makes
+ * one whatever the policy, and `kept` changes the rules around the one there is.
+ */
+export type LinkUse = 'when-open' | 'fresh' | 'kept';
+
 export interface Network {
   /** A persistent namespace for drivers that need one before the start. Idempotent. */
   createNamespace(sandboxId: string): Promise<string>;
@@ -27,7 +33,7 @@ export interface Network {
    * Makes the namespace obey the policy: first the rules, then the link, so that no packet leaves unjudged. Called at each
    * start and at each change of policy; idempotent. The address stays the sandbox's own until release.
    */
-  apply(sandboxId: string, netns: string, policy: NetworkPolicy): Promise<Attachment>;
+  apply(sandboxId: string, netns: string, policy: NetworkPolicy, link?: LinkUse): Promise<Attachment>;
   /** Removes link, rules and namespace of a sandbox and frees its address. Idempotent. */
   release(sandboxId: string): Promise<void>;
   /** Removes all that belongs to this home and not to one of these sandboxes. */

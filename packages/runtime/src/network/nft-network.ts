@@ -12,7 +12,7 @@ import {
 } from './address-plan.ts';
 import { type Cidr, overlaps, parseCidr } from './cidr.ts';
 import { HostRules, lines, slotOfChain } from './host-rules.ts';
-import type { Attachment, Network, NetworkPolicy } from './network.ts';
+import type { Attachment, LinkUse, Network, NetworkPolicy } from './network.ts';
 import { NetworkCommands } from './network-commands.ts';
 import { checkPolicy, isClosed } from './policy-rules.ts';
 import { sandboxRules } from './sandbox-rules.ts';
@@ -61,9 +61,14 @@ export class NftNetwork implements Network {
     return path;
   }
 
-  async apply(sandboxId: string, netns: string, policy: NetworkPolicy): Promise<Attachment> {
+  async apply(
+    sandboxId: string,
+    netns: string,
+    policy: NetworkPolicy,
+    use: LinkUse = 'when-open',
+  ): Promise<Attachment> {
     checkPolicy(policy);
-    if (isClosed(policy)) {
+    if (isClosed(policy) && use === 'when-open') {
       const slot = this.#book.slotOf(sandboxId);
       if (slot !== undefined) await this.#detach(slot);
       return { address: null };
@@ -78,7 +83,10 @@ export class NftNetwork implements Network {
       ]);
       const address = this.#plan().address(slot);
       // A sandbox that was restarted has a new namespace, without the link of the old one.
-      if (known === undefined || !(await this.#hasLink(netns, address))) await this.#link(netns, slot);
+      const linked =
+        use === 'kept' ||
+        (use === 'when-open' && known !== undefined && (await this.#hasLink(netns, address)));
+      if (!linked) await this.#link(netns, slot);
       return { address };
     } catch (error) {
       if (known === undefined) await this.#undo(sandboxId, slot);
