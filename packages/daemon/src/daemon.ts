@@ -216,6 +216,7 @@ export class Daemon {
     const services: Services = {
       sandboxes: {
         idOf: (ref) => sandboxes.idOf(ref),
+        peek: (ref) => sandboxes.peek(ref),
         create: (input, call) => sandboxes.create(input, call),
         list: (query) => sandboxes.list(query),
         get: (ref) => sandboxes.get(ref),

@@ -46,6 +46,10 @@ export class SandboxService {
     return this.#core.finder.get(ref).id;
   }
 
+  peek(ref: string): Sandbox {
+    return this.view(this.#core.finder.get(ref));
+  }
+
   async create(input: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
     if (input.name !== undefined) assertNameFree(this.#core.state, input.name);
     if (input.workspace !== undefined) await checkWorkspace(input.workspace);

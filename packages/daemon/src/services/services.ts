@@ -51,6 +51,8 @@ export interface Services {
   readonly sandboxes: {
     /** The id behind an id or a name; throws not_found. */
     idOf(ref: string): string;
+    /** What is written down of it, without measuring anything; throws not_found. */
+    peek(ref: string): Sandbox;
     create(input: CreateSandbox, options?: CallOptions): Promise<CreatedSandbox>;
     list(query: z.output<typeof listSandboxesQuery>): Promise<Sandbox[]>;
     get(ref: string): Promise<SandboxDetail>;

@@ -74,14 +74,14 @@ const readFile = async (
   ref: string,
   path: string,
 ): Promise<ReadResourceResult> => {
-  const id = await context.own(ref);
+  const id = context.own(ref);
   const file = await readGuestFile(context, id, path, 0, readLimitBytes);
   if (file.encoding === 'utf-8') return text(uri, file.mimeType, file.content);
   return { contents: [{ uri, mimeType: file.mimeType, blob: file.content }] };
 };
 
 const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise<string> => {
-  const id = await context.own(ref);
+  const id = context.own(ref);
   const query = { cursor: 0, max_bytes: readLimitBytes, wait_ms: 0 };
   const { entries } = await context.services.jobs.readLog(id, jobId, query);
   return entries.map((entry) => entry.text).join('');

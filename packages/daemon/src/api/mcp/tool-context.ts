@@ -1,4 +1,4 @@
-import { CoppiceError, type Sandbox, type SandboxDetail } from '@coppice/protocol';
+import { CoppiceError, type Sandbox } from '@coppice/protocol';
 import type { Principal, Services } from '../../services/services.ts';
 import type { ConfinedDirectory } from './confined-directory.ts';
 import { ownedBy, ownerOf, type Sessions } from './sessions.ts';
@@ -58,21 +58,21 @@ export class ToolContext {
   }
 
   /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */
-  async look(ref: string): Promise<SandboxDetail> {
+  look(ref: string): Sandbox {
     if (!this.isAdmin && !this.#reaches(this.#idOrNothing(ref)))
       throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
-    return this.services.sandboxes.get(ref);
+    return this.services.sandboxes.peek(ref);
   }
 
   /** The id of a sandbox that this session may change. */
-  async own(ref: string): Promise<string> {
-    return (await this.ownDetail(ref)).id;
+  own(ref: string): string {
+    return this.ownSandbox(ref).id;
   }
 
-  async ownDetail(ref: string): Promise<SandboxDetail> {
-    const sandbox = await this.look(ref);
+  ownSandbox(ref: string): Sandbox {
+    const sandbox = this.look(ref);
     if (this.owns(sandbox)) return sandbox;
     const owner = ownerOf(sandbox);
     throw new CoppiceError(

@@ -24,7 +24,7 @@ const exec = defineTool({
   output: commandResultSchema,
   next: { timeout: 'For long commands use exec_background, then exec_poll; or raise timeout_secs.' },
   run: async (context, { workspace_id: ref, ...request }) => {
-    const { id, name } = await context.ownDetail(ref);
+    const { id, name } = context.ownSandbox(ref);
     const { result, timedOut } = await context.during('running', () => runCommand(context, id, request));
     if (!timedOut) return result;
     throw new CoppiceError('timeout', `exec timed out after ${request.timeout_secs} s in workspace ${name}`, {
@@ -43,7 +43,7 @@ const background = defineTool({
   input: z.strictObject({ workspace_id: workspaceId, command: commandLine, workdir, env: environment }),
   output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const job = await context.services.jobs.start(id, {
       ...shellCommand(input.command, input.workdir),
       env: input.env,
@@ -117,7 +117,7 @@ const poll = defineTool({
       'Job numbers are given by exec_background; a job does not survive workspace_stop or snapshot_restore.',
   },
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const log = await context.during(`waiting for job ${input.job_id}`, () => pollLog(context, id, input));
     const job = await context.services.jobs.get(id, input.job_id);
     const more = job.log_bytes > log.cursor;
@@ -149,7 +149,7 @@ const kill = defineTool({
   output: z.object({ job_id: z.number(), signal: z.number(), status: z.enum(['signalled', 'ended']) }),
   next: { not_found: 'Job numbers are given by exec_background.' },
   run: async (context, { workspace_id: ref, job_id: jobId, signal }) => {
-    const id = await context.own(ref);
+    const id = context.own(ref);
     const job = await context.services.jobs.get(id, jobId);
     if (!job.running) return { job_id: jobId, signal, status: 'ended' as const };
     await context.services.jobs.signal(id, jobId, signal);
@@ -175,7 +175,7 @@ const setEnv = defineTool({
   }),
   output: z.object({ count: z.number(), status: z.literal('set'), names: z.array(z.string()) }),
   run: async (context, { workspace_id: ref, vars }) => {
-    const id = await context.own(ref);
+    const id = context.own(ref);
     const updated = await context.services.sandboxes.update(id, { env: vars });
     return { count: Object.keys(vars).length, status: 'set' as const, names: updated.env_names };
   },
@@ -227,7 +227,7 @@ const parallel = defineTool({
           hint: 'Give one command for all, or as many as workspaces.',
         },
       );
-    const sandboxes = await Promise.all(refs.map((ref) => context.ownDetail(ref)));
+    const sandboxes = refs.map((ref) => context.ownSandbox(ref));
     const began = performance.now();
     let done = 0;
     const results = await Promise.all(

@@ -32,7 +32,7 @@ const write = defineTool({
   }),
   output: z.object({ path: z.string(), bytes: z.number() }),
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const bytes = Buffer.from(input.content, input.encoding === 'base64' ? 'base64' : 'utf8');
     const target = { path: guestPath(input.path), mode: input.mode, parents: true };
     return context.services.files.write(id, target, single(bytes));
@@ -89,7 +89,7 @@ const read = defineTool({
   content: readContent,
   next: { not_found: missingFile },
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const path = guestPath(input.path);
     const file = await readGuestFile(context, id, path, input.offset, input.limit);
     return {
@@ -129,7 +129,7 @@ const edit = defineTool({
     ambiguous: 'Quote more of the lines around it in old_string, or pass replace_all: true.',
   },
   run: async (context, { workspace_id: ref, ...input }) => {
-    const id = await context.own(ref);
+    const id = context.own(ref);
     return context.services.files.edit(id, { ...input, path: guestPath(input.path) });
   },
 });
@@ -163,7 +163,7 @@ const list = defineTool({
   }),
   next: { not_found: 'Call file_list on the directory above to see what is there.' },
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const path = guestPath(input.path);
     const { entries, truncated } = await context.services.files.list(id, path, {
       depth: input.depth,
@@ -213,7 +213,7 @@ const upload = defineTool({
   output: transferOutput,
   next: hostOnly,
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const { file } = await context.transfers.read(input.host_path);
     try {
       const target = { path: guestPath(input.guest_path), parents: true };
@@ -243,7 +243,7 @@ const download = defineTool({
   output: transferOutput,
   next: { not_found: missingFile },
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const path = guestPath(input.guest_path);
     const { bytes: source } = await context.services.files.read(id, path, {});
     const { bytes } = await context.during('copying', () =>

@@ -92,7 +92,7 @@ const fork = defineTool({
   }),
   next,
   run: async (context, input) => {
-    const source = await context.ownDetail(input.workspace_id);
+    const source = context.ownSandbox(input.workspace_id);
     const snapshot = await context.services.snapshots.get(input.snapshot_name, source.id);
     const forkedFrom = {
       source_workspace_id: snapshot.sandbox_id,
@@ -129,7 +129,7 @@ const batch = defineTool({
   output: z.object(manyFields),
   next: { ...next, name_taken: 'Choose another name_prefix; workspace_list shows the names that are taken.' },
   run: async (context, input) => {
-    const source = await context.ownDetail(input.workspace_id);
+    const source = context.ownSandbox(input.workspace_id);
     const snapshot = await context.services.snapshots.get(input.snapshot_name, source.id);
     const forked = await context.during(`forking ${source.name}`, () =>
       growForks(context, snapshot, { count: input.count, name_prefix: input.name_prefix }),

@@ -61,7 +61,7 @@ export const gitClone = defineTool({
     depth: z.number().nullable(),
   }),
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const { url, env } = splitCredentials(input.url);
     const git = new GuestGit(context, id, input.path ?? nameOf(url));
     const args = [
@@ -123,7 +123,7 @@ const status = defineTool({
   input: z.strictObject({ workspace_id: workspaceId, path: repositoryPath }),
   output: statusSchema,
   run: async (context, { workspace_id: ref, path }) =>
-    statusOf(new GuestGit(context, await context.own(ref), path)),
+    statusOf(new GuestGit(context, context.own(ref), path)),
 });
 
 const commit = defineTool({
@@ -150,7 +150,7 @@ const commit = defineTool({
     message: z.string().optional(),
   }),
   run: async (context, input) => {
-    const git = new GuestGit(context, await context.own(input.workspace_id), input.path);
+    const git = new GuestGit(context, context.own(input.workspace_id), input.path);
     if (input.add_all) await git.run(['add', '--all']);
     const staged = await git.try(['diff', '--cached', '--quiet']);
     if (staged.exitCode === 0)
@@ -192,7 +192,7 @@ const push = defineTool({
   }),
   output: z.object({ remote: z.string(), branch: z.string(), success: z.literal(true), output: z.string() }),
   run: async (context, input) => {
-    const git = new GuestGit(context, await context.own(input.workspace_id), input.path);
+    const git = new GuestGit(context, context.own(input.workspace_id), input.path);
     const branch = input.branch ?? (await statusOf(git)).branch;
     if (branch === null)
       throw new CoppiceError('wrong_state', `${git.path} is on no branch`, {
@@ -229,7 +229,7 @@ const diff = defineTool({
   }),
   output: z.object({ diff: z.string(), truncated: z.boolean(), stat: z.string() }),
   run: async (context, input) => {
-    const git = new GuestGit(context, await context.own(input.workspace_id), input.path);
+    const git = new GuestGit(context, context.own(input.workspace_id), input.path);
     const range = input.staged ? ['--cached'] : [];
     const files = input.file_path === undefined ? [] : ['--', guestRelative(git.path, input.file_path)];
     const stat = await git.run(['diff', '--no-color', ...range, '--stat', ...files]);

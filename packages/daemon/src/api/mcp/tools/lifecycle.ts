@@ -78,7 +78,7 @@ const destroy = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: z.object({ workspace_id: z.string(), name: z.string(), status: z.literal('destroyed') }),
   run: async (context, { workspace_id: ref }) => {
-    const { id, name } = await context.ownDetail(ref);
+    const { id, name } = context.ownSandbox(ref);
     await context.during(`destroying ${name}`, () => context.services.sandboxes.destroy(id));
     return { workspace_id: id, name, status: 'destroyed' as const };
   },
@@ -94,7 +94,7 @@ const start = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema,
   run: async (context, { workspace_id: ref }) => {
-    const { id, state, name } = await context.ownDetail(ref);
+    const { id, state, name } = context.ownSandbox(ref);
     const { sandboxes } = context.services;
     if (state === 'running') return workspaceOf(await sandboxes.get(id));
     return workspaceOf(
@@ -115,7 +115,7 @@ const stop = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema,
   run: async (context, { workspace_id: ref }) => {
-    const { id, state, name } = await context.ownDetail(ref);
+    const { id, state, name } = context.ownSandbox(ref);
     if (state === 'stopped') return workspaceOf(await context.services.sandboxes.get(id));
     return workspaceOf(
       await context.during(`stopping ${name}`, () => context.services.sandboxes.stop(id, 5)),
@@ -209,7 +209,7 @@ const info = defineTool({
     memory_used_bytes: z.number().nullable(),
   }),
   run: async (context, { workspace_id: ref }) => {
-    const sandbox = await context.look(ref);
+    const sandbox = await context.services.sandboxes.get(context.look(ref).id);
     const snapshots = await context.services.snapshots.list(sandbox.id);
     return {
       ...workspaceOf(sandbox),

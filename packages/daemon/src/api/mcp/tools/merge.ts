@@ -87,8 +87,8 @@ const merge = defineTool({
       'Look at both sides with git_diff and workspace_git_status, settle them with file_edit and git_commit, then merge again.',
   },
   run: async (context, input) => {
-    const target = await context.ownDetail(input.target_workspace);
-    const sources = await Promise.all(input.source_workspaces.map((ref) => context.ownDetail(ref)));
+    const target = context.ownSandbox(input.target_workspace);
+    const sources = input.source_workspaces.map((ref) => context.ownSandbox(ref));
     return context.during('merging', () =>
       mergeWorkspaces(context, {
         sources: sources.map(({ id, name }) => ({ id, name })),

@@ -81,7 +81,7 @@ export const prepare = defineTool({
   run: async (context, input) => {
     const found = await existing(context, input.name);
     if (found !== undefined) {
-      const { id } = await context.ownDetail(found.sandbox.id);
+      const { id } = context.ownSandbox(found.sandbox.id);
       if (found.golden === undefined)
         throw new CoppiceError(
           'name_taken',

@@ -33,7 +33,7 @@ const create = defineTool({
     unsupported: 'Call snapshot_create again with include_memory: false to keep the disk.',
   },
   run: async (context, input) => {
-    const { id, name } = await context.ownDetail(input.workspace_id);
+    const { id, name } = context.ownSandbox(input.workspace_id);
     const snapshot = await context.during(`saving ${name}`, () =>
       context.services.snapshots.create(id, {
         name: input.name,
@@ -69,7 +69,7 @@ const restore = defineTool({
   }),
   next: unknownSnapshot,
   run: async (context, { workspace_id: ref, snapshot_name: name }) => {
-    const id = await context.own(ref);
+    const id = context.own(ref);
     const snapshot = await ofWorkspace(context, name, id);
     const restored = await context.during(`restoring ${snapshot.name}`, () =>
       context.services.snapshots.restore(id, snapshot.id),
@@ -87,7 +87,7 @@ const restore = defineTool({
 /** A bare name is one of this sandbox; an id may be of any that the caller can see. */
 const ofWorkspace = async (context: ToolContext, name: string, id: string): Promise<Snapshot> => {
   const snapshot = await context.services.snapshots.get(name, id);
-  if (snapshot.sandbox_id !== id && !context.isAdmin) await context.look(snapshot.sandbox_id);
+  if (snapshot.sandbox_id !== id && !context.isAdmin) context.look(snapshot.sandbox_id);
   return snapshot;
 };
 
@@ -124,7 +124,7 @@ const list = defineTool({
     ),
   }),
   run: async (context, { workspace_id: ref }) => {
-    const { id } = await context.look(ref);
+    const { id } = context.look(ref);
     const snapshots = await withSizes(context, id);
     return {
       snapshots: snapshots.map((snapshot) => ({
@@ -154,7 +154,7 @@ const remove = defineTool({
     in_use: 'Destroy the forks that the message names with workspace_destroy first.',
   },
   run: async (context, { workspace_id: ref, snapshot_name: name }) => {
-    const id = await context.own(ref);
+    const id = context.own(ref);
     const snapshot = await ofWorkspace(context, name, id);
     await context.services.snapshots.delete(snapshot.id);
     return { workspace_id: id, snapshot_name: snapshot.name, status: 'deleted' as const };
@@ -191,7 +191,7 @@ const diff = defineTool({
   }),
   next: unknownSnapshot,
   run: async (context, input) => {
-    const id = await context.own(input.workspace_id);
+    const id = context.own(input.workspace_id);
     const from = await ofWorkspace(context, input.snapshot_name, id);
     const to = input.to_snapshot === undefined ? id : (await ofWorkspace(context, input.to_snapshot, id)).id;
     const found = await context.during('comparing', () =>

@@ -228,8 +228,8 @@ export const swarmRun = defineTool({
         'invalid_argument',
         'merge_strategy and merge_target go together: give both or none',
       );
-    const golden = await context.ownDetail(given.golden_workspace);
-    const target = given.merge_target === undefined ? undefined : await context.ownDetail(given.merge_target);
+    const golden = context.ownSandbox(given.golden_workspace);
+    const target = given.merge_target === undefined ? undefined : context.ownSandbox(given.merge_target);
     const snapshot = await context.services.snapshots.get(given.snapshot_name, golden.id);
     const began = performance.now();
     const swarm = new Swarm(context, given);
