@@ -1,8 +1,10 @@
 import { execFile, spawn } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { build } from 'esbuild';
+import { runJvs } from '../src/jvs/run.ts';
 
 const checkout = join(import.meta.dirname, '../../..');
 
@@ -32,7 +34,7 @@ export class JvsFixture implements AsyncDisposable {
   }
 
   static async create(): Promise<JvsFixture> {
-    const fixture = new JvsFixture(await mkdtemp(join(tmpdir(), 'jvs-test-')));
+    const fixture = new JvsFixture(await realpath(await mkdtemp(join(tmpdir(), 'jvs-test-'))));
     await mkdir(fixture.bin);
     await mkdir(fixture.work);
     await build({
@@ -91,14 +93,38 @@ export class JvsFixture implements AsyncDisposable {
     });
   }
 
-  jvs(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+  /** In a process of its own, as people start it. */
+  spawned(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
     return this.run(join(this.bin, 'jvs'), args, options);
+  }
+
+  /** The same command in this process, which saves the time that Node takes to start. */
+  async jvs(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+    let stdout = '';
+    let stderr = '';
+    const code = await runJvs(args, {
+      cwd: options.cwd ?? this.work,
+      env: { ...this.env, ...options.env },
+      stdin: Readable.from([options.input ?? '']),
+      stdout: {
+        write(text) {
+          stdout += text;
+        },
+      },
+      stderr: {
+        write(text) {
+          stderr += text;
+        },
+      },
+    });
+    return { code, signal: null, stdout, stderr };
   }
 
   /** Expects success; answers the output. */
   async ok(args: readonly string[], options: RunOptions = {}): Promise<string> {
     const ended = await this.jvs(args, options);
-    if (ended.code !== 0) throw new Error(`jvs ${args.join(' ')} ended with ${ended.code}: ${ended.stderr}${ended.stdout}`);
+    if (ended.code !== 0)
+      throw new Error(`jvs ${args.join(' ')} ended with ${ended.code}: ${ended.stderr}${ended.stdout}`);
     return ended.stdout;
   }
 
@@ -113,7 +139,7 @@ export class JvsFixture implements AsyncDisposable {
   }
 
   bash(script: string, options: RunOptions = {}): Promise<Ended> {
-    return this.run('bash', ['-euo', 'pipefail', '-c', script], options);
+    return this.run('bash', ['--norc', '-euo', 'pipefail', '-c', script], options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -10,13 +10,14 @@ import { killPoint } from './kill-point.ts';
 import { findWorkspace, WorkspaceLayout } from './layout.ts';
 import { checkName } from './names.ts';
 import type { EngineName } from './snapshot-record.ts';
-import { formatVersion, type RepositoryRecord } from './workspace-session.ts';
+import { formatVersion, type RepositoryRecord, systemMounts } from './workspace-session.ts';
 
 export interface CreateWorkspaceOptions {
   readonly parent: string;
   readonly name: string;
   readonly engine?: string | undefined;
   readonly notice: (message: string) => void;
+  readonly mountsFile?: string;
 }
 
 const around = (directory: string): string | undefined => {
@@ -71,7 +72,7 @@ export const createWorkspace = async (
   try {
     if (!existed) mkdirSync(root);
     for (const folder of [layout.control, ...layout.folders]) mkdirSync(folder, { mode: 0o700 });
-    const probe = await probeEngines(program, root, layout.temporary);
+    const probe = await probeEngines(program, root, layout.temporary, options.mountsFile ?? systemMounts);
     // A subvolume inside a worktree would be left out of the snapshots of that worktree.
     const possible = outer ? probe.engines.filter((engine) => engine !== 'btrfs') : probe.engines;
     if (outer) options.notice(`this is inside the workspace ${outer}, and will be part of its snapshots`);

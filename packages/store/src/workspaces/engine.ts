@@ -27,12 +27,13 @@ export const probeEngines = async (
   program: TreeProgram,
   directory: string,
   scratch: string,
+  mountsFile: string,
 ): Promise<{ filesystem: string; engines: EngineName[] }> => {
   const probe = await program.request<{ filesystem: string; reflink: boolean }>('probe', {
     dir: directory,
     scratch,
   });
-  const juicefs = juicefsMountOf(directory, readFileSync('/proc/mounts', 'utf8')) !== undefined;
+  const juicefs = juicefsMountOf(directory, readFileSync(mountsFile, 'utf8')) !== undefined;
   const engines: EngineName[] = [];
   if (probe.filesystem === 'btrfs') engines.push('btrfs');
   if (juicefs) engines.push('juicefs-clone');

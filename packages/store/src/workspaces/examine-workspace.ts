@@ -165,6 +165,7 @@ export const examineWorkspace = async (
     session.program,
     session.layout.root,
     session.layout.temporary,
+    session.mountsFile,
   );
   const findings = [
     ...broken,

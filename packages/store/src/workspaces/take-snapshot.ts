@@ -55,7 +55,12 @@ const engineFor = async (session: WorkspaceSession, payload: string): Promise<En
   const asked = session.env.JVS_ENGINE || (setting === 'auto' ? session.repository.engine : setting);
   const engine = parseEngine(asked);
   if (engine === 'copy') return { engine, requested: null, reason: null };
-  const { engines } = await probeEngines(session.program, payload, session.layout.temporary);
+  const { engines } = await probeEngines(
+    session.program,
+    payload,
+    session.layout.temporary,
+    session.mountsFile,
+  );
   const { subvolume } = await session.program.request<{ subvolume: boolean }>('probe', { dir: payload });
   const choice = chooseEngine(engine, subvolume ? engines : engines.filter((name) => name !== 'btrfs'));
   if (engine === 'btrfs' && choice.requested)

@@ -24,8 +24,11 @@ export interface SessionOptions {
   /** Told what people should know: a downgrade, something recovered, something left out. */
   readonly notice?: (message: string) => void;
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** The table of mounts in which a JuiceFS is looked for. */
+  readonly mountsFile?: string;
 }
 
+export const systemMounts = '/proc/mounts';
 const lockPatienceMs = 30 * 60 * 1000;
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
@@ -38,6 +41,7 @@ export class WorkspaceSession implements Disposable {
   readonly log: EventLog;
   readonly notice: (message: string) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
+  readonly mountsFile: string;
   #program: TreeProgram | undefined;
   #state: WorkspaceState | undefined;
 
@@ -47,6 +51,7 @@ export class WorkspaceSession implements Disposable {
     this.worktree = worktree;
     this.notice = options.notice ?? (() => undefined);
     this.env = options.env ?? process.env;
+    this.mountsFile = options.mountsFile ?? systemMounts;
     this.repository = JSON.parse(readFileSync(layout.repositoryFile, 'utf8')) as RepositoryRecord;
     if (this.repository.format_version !== formatVersion) {
       throw new CoppiceError(

@@ -1,0 +1,396 @@
+import { existsSync } from 'node:fs';
+import { appendFile, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { JvsFixture, readText } from './jvs-fixture.ts';
+
+interface Snapshot {
+  readonly snapshot_id: string;
+  readonly parent_id: string | null;
+  readonly note: string;
+  readonly tags: readonly string[];
+  readonly automatic: boolean;
+  readonly worktree_name: string;
+}
+
+let jvs: JvsFixture;
+beforeAll(async () => {
+  jvs = await JvsFixture.create();
+});
+afterAll(() => jvs[Symbol.asyncDispose]());
+
+let counter = 0;
+/** A workspace of its own for each test. */
+const fresh = async (): Promise<string> => {
+  counter += 1;
+  return jvs.workspace(`ws-${counter}`);
+};
+
+const take = (cwd: string, note: string, ...more: string[]): Promise<Snapshot> =>
+  jvs.json<Snapshot>(['snapshot', note, ...more], { cwd });
+
+describe('init', () => {
+  test('makes NAME/main and keeps everything of its own outside of it', async () => {
+    const main = await fresh();
+    await take(main, 'empty');
+    expect(await readdir(main)).toEqual([]);
+    expect((await readdir(join(main, '..'))).sort()).toEqual(['.jvs', 'main']);
+  });
+
+  test('refuses a bad name, and a directory that is in use, and leaves nothing', async () => {
+    expect((await jvs.jvs(['init', '../evil'])).code).toBe(2);
+    expect((await jvs.jvs(['init', 'a..b'])).code).toBe(2);
+    const main = await fresh();
+    const again = await jvs.jvs(['init', `ws-${counter}`]);
+    expect(again).toMatchObject({ code: 6 });
+    expect(existsSync(main)).toBe(true);
+    expect((await jvs.jvs(['init', 'unknown-engine', '--engine', 'zfs'])).code).toBe(2);
+    expect(existsSync(join(jvs.work, 'unknown-engine'))).toBe(false);
+  });
+});
+
+describe('references', () => {
+  test('HEAD, ids, prefixes, tags and notes all name a snapshot, and ambiguity lists the candidates', async () => {
+    const cwd = await fresh();
+    const one = await take(cwd, 'run one', '--tag', 'v1');
+    const two = await take(cwd, 'run two', '--tag', 'v1.1,shared');
+    const three = await take(cwd, 'other', '--tag', 'shared');
+    const restored = async (reference: string): Promise<string> =>
+      (await jvs.json<{ snapshot_id: string }>(['restore', reference], { cwd })).snapshot_id;
+    expect(await restored(one.snapshot_id)).toBe(one.snapshot_id);
+    expect(await restored('HEAD')).toBe(one.snapshot_id);
+    expect(await restored(two.snapshot_id.slice(0, 8))).toBe(two.snapshot_id);
+    expect(await restored('v1')).toBe(one.snapshot_id);
+    expect(await restored('shared')).toBe(three.snapshot_id);
+    expect(await restored('oth')).toBe(three.snapshot_id);
+    const ambiguous = await jvs.jvs(['restore', 'run', '--json'], { cwd });
+    expect(ambiguous.code).toBe(6);
+    const { error } = JSON.parse(ambiguous.stderr) as {
+      error: { code: string; details: { candidates: string[] } };
+    };
+    expect(error.code).toBe('ambiguous');
+    expect(error.details.candidates).toEqual([one.snapshot_id, two.snapshot_id]);
+    expect(new Set([one, two, three].map(({ snapshot_id: id }) => id.slice(0, 8))).size).toBe(3);
+    expect((await jvs.jvs(['restore', 'nothing'], { cwd })).code).toBe(5);
+  });
+
+  test('the same rule holds for diff, verify, fork and pin', async () => {
+    const cwd = await fresh();
+    await take(cwd, 'first thing', '--tag', 'good');
+    for (const args of [
+      ['diff', 'first'],
+      ['verify', 'good'],
+      ['worktree', 'fork', 'first', 'w'],
+      ['pin', 'good'],
+    ]) {
+      expect((await jvs.jvs(args, { cwd })).code).toBe(0);
+    }
+  });
+});
+
+describe('snapshot', () => {
+  test('takes its note from a word, a file or the input', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'note.txt'), 'from a file\nsecond line\n');
+    expect((await jvs.json<Snapshot>(['snapshot', '-F', 'note.txt'], { cwd })).note).toBe(
+      'from a file\nsecond line',
+    );
+    expect((await jvs.json<Snapshot>(['snapshot', '-'], { cwd, input: 'from input\n' })).note).toBe(
+      'from input',
+    );
+    expect((await jvs.json<Snapshot>(['snapshot'], { cwd })).note).toBe('');
+    expect((await jvs.jvs(['snapshot', 'a', '-F', 'note.txt'], { cwd })).code).toBe(2);
+    expect((await jvs.ok(['history'], { cwd })).trim().split('\n')).toHaveLength(3);
+  });
+
+  test('of some paths holds only these, and its restore touches only these', async () => {
+    const cwd = await fresh();
+    await mkdir(join(cwd, 'code/deep'), { recursive: true });
+    await writeFile(join(cwd, 'code/deep/a'), 'a1');
+    await writeFile(join(cwd, 'data'), 'd1');
+    await jvs.ok(['snapshot', 'part', '--paths', 'code/', '--tag', 'part'], { cwd });
+    await writeFile(join(cwd, 'code/deep/a'), 'a2');
+    await writeFile(join(cwd, 'code/extra'), 'x');
+    await writeFile(join(cwd, 'data'), 'd2');
+    await jvs.ok(['restore', 'part'], { cwd });
+    expect(await readText(join(cwd, 'code/deep/a'))).toBe('a1');
+    expect(existsSync(join(cwd, 'code/extra'))).toBe(false);
+    expect(await readText(join(cwd, 'data'))).toBe('d2');
+    expect((await jvs.jvs(['snapshot', 'x', '--paths', '../..'], { cwd })).code).toBe(2);
+    expect((await jvs.jvs(['snapshot', 'x', '--paths', 'missing'], { cwd })).code).toBe(5);
+  });
+
+  test('refuses tags that cannot be typed, and then nothing has happened', async () => {
+    const cwd = await fresh();
+    expect((await jvs.jvs(['snapshot', 'x', '--tag', 'a b'], { cwd })).code).toBe(2);
+    expect((await jvs.jvs(['snapshot', 'x', '--tag', 'HEAD'], { cwd })).code).toBe(2);
+    expect(await jvs.ok(['history'], { cwd })).toBe('');
+  });
+
+  test('leaves out what .jvsignore names, and restore leaves that alone', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, '.jvsignore'), '*.log\n/build/\n!keep.log\n');
+    await mkdir(join(cwd, 'build'));
+    await writeFile(join(cwd, 'build/out'), 'o');
+    await writeFile(join(cwd, 'a.log'), 'l');
+    await writeFile(join(cwd, 'keep.log'), 'k');
+    await take(cwd, 'first');
+    await writeFile(join(cwd, 'a.log'), 'changed');
+    await rm(join(cwd, 'keep.log'));
+    await jvs.ok(['restore', 'first'], { cwd });
+    expect(await readText(join(cwd, 'a.log'))).toBe('changed');
+    expect(await readText(join(cwd, 'build/out'))).toBe('o');
+    expect(await readText(join(cwd, 'keep.log'))).toBe('k');
+    await jvs.ok(['worktree', 'fork', 'other'], { cwd });
+    expect((await readdir(join(cwd, '../worktrees/other/main'))).sort()).toEqual(['.jvsignore', 'keep.log']);
+  });
+});
+
+describe('restore', () => {
+  test('keeps unsaved changes as an automatic snapshot, unless told to discard them', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'f'), '1');
+    await take(cwd, 'one');
+    await writeFile(join(cwd, 'f'), 'unsaved');
+    const first = await jvs.json<{ saved_snapshot_id: string }>(['restore', 'one'], { cwd });
+    expect(await readText(join(cwd, 'f'))).toBe('1');
+    await jvs.ok(['restore', first.saved_snapshot_id], { cwd });
+    expect(await readText(join(cwd, 'f'))).toBe('unsaved');
+    await writeFile(join(cwd, 'f'), 'gone');
+    expect(await jvs.json(['restore', 'one', '--discard'], { cwd })).toMatchObject({
+      saved_snapshot_id: null,
+    });
+    expect(
+      (await jvs.json<Snapshot[]>(['history'], { cwd })).filter(({ automatic }) => automatic),
+    ).toHaveLength(1);
+  });
+
+  test('keeps the directory itself: whoever stands in it goes on', async () => {
+    const cwd = await fresh();
+    await mkdir(join(cwd, 'sub'));
+    await writeFile(join(cwd, 'sub/f'), '1');
+    await take(cwd, 'one');
+    const before = await stat(cwd);
+    const { stdout, code } = await jvs.bash(
+      'cd sub; echo 2 > f; jvs restore one >&2; pwd -P; cat f; jvs info > /dev/null',
+      { cwd },
+    );
+    expect(code).toBe(0);
+    expect(stdout).toBe(`${join(cwd, 'sub')}\n1`);
+    expect((await stat(cwd)).ino).toBe(before.ino);
+  });
+
+  test('touches only what differs', async () => {
+    const cwd = await fresh();
+    for (const name of ['a', 'b', 'c']) await writeFile(join(cwd, name), name);
+    await take(cwd, 'one');
+    const before = await stat(join(cwd, 'a'));
+    await writeFile(join(cwd, 'b'), 'other');
+    expect(await jvs.json(['restore', 'one'], { cwd })).toMatchObject({ written: 1, removed: 0 });
+    const after = await stat(join(cwd, 'a'));
+    expect([after.ino, after.ctimeMs]).toEqual([before.ino, before.ctimeMs]);
+  });
+
+  test('is followed by a snapshot that grows a new branch; nothing vanishes from history', async () => {
+    const cwd = await fresh();
+    const one = await take(cwd, 'one');
+    const two = await take(cwd, 'two');
+    await jvs.ok(['restore', 'one'], { cwd });
+    const three = await take(cwd, 'three');
+    expect(three.parent_id).toBe(one.snapshot_id);
+    const ids = (await jvs.json<Snapshot[]>(['history'], { cwd })).map(({ snapshot_id: id }) => id);
+    expect(ids).toEqual([three, two, one].map(({ snapshot_id: id }) => id));
+  });
+
+  test('chooses from a list when asked to, and a refusal changes nothing', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'f'), '1');
+    await take(cwd, 'one');
+    await writeFile(join(cwd, 'f'), '2');
+    await take(cwd, 'two');
+    expect((await jvs.jvs(['restore', '-i', 'one'], { cwd, input: '\n' })).code).toBe(130);
+    expect(await readText(join(cwd, 'f'))).toBe('2');
+    expect((await jvs.jvs(['restore', '-i', 'ONE'], { cwd, input: '1\n' })).code).toBe(0);
+    expect(await readText(join(cwd, 'f'))).toBe('1');
+  });
+});
+
+describe('history and diff', () => {
+  test('history filters by tag, text and number, over one worktree or all', async () => {
+    const cwd = await fresh();
+    await take(cwd, 'alpha', '--tag', 'x', '--tag', 'y');
+    await take(cwd, 'beta', '--tag', 'x');
+    await jvs.ok(['worktree', 'fork', 'side'], { cwd });
+    await take(join(cwd, '../worktrees/side/main'), 'gamma');
+    const notes = async (...args: string[]): Promise<string[]> =>
+      (await jvs.json<Snapshot[]>(['history', ...args], { cwd })).map(({ note }) => note);
+    expect(await notes()).toEqual(['beta', 'alpha']);
+    expect(await notes('--all')).toEqual(['gamma', 'beta', 'alpha']);
+    expect(await notes('--tag', 'x', '--tag', 'y')).toEqual(['alpha']);
+    expect(await notes('--grep', 'bet')).toEqual(['beta']);
+    expect(await notes('--all', '-n', '1')).toEqual(['gamma']);
+    const side = await jvs.json<Snapshot[]>(['history'], { cwd: join(cwd, '../worktrees/side/main') });
+    expect(side.map(({ note }) => note)).toEqual(['gamma', 'beta', 'alpha']);
+    expect(await jvs.ok(['history'], { cwd })).not.toContain('\u001b');
+  });
+
+  test('diff with one word compares with the worktree as it is now, with two compares snapshots', async () => {
+    const cwd = await fresh();
+    await mkdir(join(cwd, 'd'));
+    await writeFile(join(cwd, 'd/same'), 's');
+    await writeFile(join(cwd, 'mode'), 'm', { mode: 0o644 });
+    await writeFile(join(cwd, 'gone'), 'g');
+    await take(cwd, 'one');
+    expect(await jvs.ok(['diff'], { cwd })).toBe('');
+    await jvs.bash('chmod 755 mode; rm gone; echo n > new; mkdir e', { cwd });
+    expect(await jvs.ok(['diff', 'one'], { cwd })).toBe('A e/\nD gone\nm mode  (mode 0644 to 0755)\nA new\n');
+    await take(cwd, 'two');
+    const found = await jvs.json<Record<string, unknown>>(['diff', 'one', 'two'], { cwd });
+    expect(found).toMatchObject({ total_added: 2, total_removed: 1, total_modified: 0, total_metadata: 1 });
+    expect(await jvs.ok(['diff', 'two', 'two', '--stat'], { cwd })).toMatch(/^0 added, 0 removed/);
+  });
+});
+
+describe('worktrees', () => {
+  test('fork, create, list, path, rename and remove', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'f'), '1');
+    const one = await take(cwd, 'one', '--tag', 'good');
+    const fork = await jvs.json<{ name: string; path: string }>(['worktree', 'fork', 'good'], { cwd });
+    expect(fork.name).toBe(`fork-${one.snapshot_id.slice(0, 8)}`);
+    expect(await readText(join(fork.path, 'f'))).toBe('1');
+    await jvs.ok(['worktree', 'create', 'blank'], { cwd });
+    await jvs.ok(['worktree', 'create', 'full', '--from', 'good'], { cwd });
+    const full = (await jvs.ok(['worktree', 'path', 'full'], { cwd })).trim();
+    await writeFile(join(full, 'f'), '2');
+    const taken = await take(full, 'in full');
+    expect(taken).toMatchObject({ parent_id: one.snapshot_id, worktree_name: 'full' });
+    expect(await readText(join(cwd, 'f'))).toBe('1');
+    await jvs.ok(['worktree', 'rename', 'full', 'renamed'], { cwd });
+    await appendFile(join(cwd, '../worktrees/renamed/main/f'), '3');
+    const refused = await jvs.jvs(['worktree', 'remove', 'renamed'], { cwd });
+    expect(refused).toMatchObject({ code: 7 });
+    await jvs.ok(['worktree', 'remove', 'renamed', '--force'], { cwd });
+    expect(existsSync(join(cwd, '../worktrees/renamed'))).toBe(false);
+    const names = (await jvs.json<{ name: string }[]>(['wt', 'list'], { cwd })).map(({ name }) => name);
+    expect(names.sort()).toEqual(['blank', fork.name, 'main'].sort());
+    expect((await jvs.jvs(['worktree', 'remove', 'main'], { cwd })).code).toBe(7);
+    expect((await jvs.jvs(['worktree', 'fork', 'HEAD', 'blank'], { cwd })).code).toBe(6);
+    await jvs.ok(['restore', taken.snapshot_id], { cwd });
+    expect(await readText(join(cwd, 'f'))).toBe('2');
+  });
+});
+
+describe('answers', () => {
+  test('exit codes are distinct, and errors under --json are JSON on stderr with nothing on stdout', async () => {
+    const cwd = await fresh();
+    const outside = await jvs.jvs(['history', '--json']);
+    expect(outside).toMatchObject({ code: 5, stdout: '' });
+    expect(JSON.parse(outside.stderr)).toMatchObject({
+      error: { code: 'not_found', hint: expect.any(String) },
+    });
+    expect((await jvs.jvs(['frobnicate'], { cwd })).code).toBe(2);
+    expect((await jvs.jvs(['history', '--nope'], { cwd })).code).toBe(2);
+    expect((await jvs.jvs(['unpin', 'HEAD'], { cwd })).code).toBe(5);
+    expect((await jvs.jvs(['--version'])).stdout).toMatch(/^jvs \d/);
+    expect((await jvs.jvs(['restore', '--help'])).stdout).toMatch(/--latest-tag TAG/);
+  });
+
+  test('settings are kept, checked and used', async () => {
+    const cwd = await fresh();
+    await jvs.ok(['config', 'set', 'default_tags', 'always'], { cwd });
+    expect((await take(cwd, 'one')).tags).toEqual(['always']);
+    await jvs.ok(['config', 'set', 'auto_snapshot', 'false'], { cwd });
+    await writeFile(join(cwd, 'f'), 'x');
+    expect(await jvs.json(['restore', 'one'], { cwd })).toMatchObject({ saved_snapshot_id: null });
+    await jvs.ok(['config', 'set', 'output_format', 'json'], { cwd });
+    expect(JSON.parse(await jvs.ok(['info'], { cwd }))).toMatchObject({ total_snapshots: 1 });
+    expect((await jvs.jvs(['config', 'set', 'nothing', '1'], { cwd })).code).toBe(2);
+    expect((await jvs.jvs(['config', 'set', 'gc_keep_hours', 'soon'], { cwd })).code).toBe(2);
+  });
+
+  test('completion scripts are valid for bash and name every command', async () => {
+    const script = await jvs.ok(['completion', 'bash']);
+    for (const name of ['snapshot', 'restore', 'worktree', 'gc']) expect(script).toContain(name);
+    expect((await jvs.run('bash', ['--norc', '-n'], { input: script })).code).toBe(0);
+    expect(await jvs.ok(['completion', 'fish'])).toContain('complete -c jvs');
+  });
+
+  test('commands work from the root, from a worktree and from below, and with -C', async () => {
+    const cwd = await fresh();
+    await mkdir(join(cwd, 'deep/er'), { recursive: true });
+    await take(join(cwd, '..'), 'from the root');
+    await take(join(cwd, 'deep/er'), 'from below');
+    expect(
+      (await jvs.json<Snapshot[]>(['-C', cwd, 'history'])).map(({ worktree_name }) => worktree_name),
+    ).toEqual(['main', 'main']);
+  });
+});
+
+describe('collection', () => {
+  test('deletes only what no worktree, tag or pin protects, and frees its space', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'large'), Buffer.alloc(600_000, 1));
+    const lost = await take(cwd, 'lost');
+    await writeFile(join(cwd, 'large'), Buffer.alloc(600_000, 2));
+    const pinned = await take(cwd, 'pinned');
+    await jvs.ok(['pin', 'pinned', '--reason', 'for later'], { cwd });
+    await rm(join(cwd, 'large'));
+    const tagged = await take(cwd, 'tagged', '--tag', 'keep');
+    const latest = await take(cwd, 'latest');
+    await jvs.ok(['restore', tagged.snapshot_id], { cwd });
+    expect((await jvs.json<{ to_delete: string[] }>(['gc', 'plan'], { cwd })).to_delete).toEqual([]);
+    const plan = await jvs.json<{ plan_id: string; to_delete: string[] }>(
+      ['gc', 'plan', '--keep-hours', '0'],
+      { cwd },
+    );
+    expect(plan.to_delete).toEqual([lost.snapshot_id]);
+    const result = await jvs.json<{ freed_bytes: number }>(['gc', 'run', '--plan-id', plan.plan_id], { cwd });
+    expect(result.freed_bytes).toBeGreaterThan(500_000);
+    const left = (await jvs.json<Snapshot[]>(['history', '--all'], { cwd })).map(({ snapshot_id: id }) => id);
+    expect(left).toEqual([latest, tagged, pinned].map(({ snapshot_id: id }) => id));
+    await jvs.ok(['verify', '--all'], { cwd });
+    await jvs.ok(['restore', 'pinned'], { cwd });
+    expect((await readText(join(cwd, 'large'))).length).toBe(600_000);
+  });
+
+  test('refuses a plan whose snapshots were protected meanwhile', async () => {
+    const cwd = await fresh();
+    await take(cwd, 'one');
+    await take(cwd, 'two');
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['pin', 'one'], { cwd });
+    expect((await jvs.jvs(['gc', 'run'], { cwd })).code).toBe(8);
+    expect(await jvs.json<Snapshot[]>(['history'], { cwd })).toHaveLength(2);
+  });
+
+  test('what is shared with a snapshot that stays is not freed', async () => {
+    const cwd = await fresh();
+    for (let file = 0; file < 50; file += 1)
+      await writeFile(join(cwd, `f${file}`), `content ${file} ${'x'.repeat(5000)}`);
+    await take(cwd, 'old');
+    await writeFile(join(cwd, 'f7'), 'changed');
+    await take(cwd, 'new');
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'run'], { cwd });
+    await jvs.ok(['verify', '--all'], { cwd });
+    await jvs.bash('rm -f f*', { cwd });
+    await jvs.ok(['restore', 'new', '--discard'], { cwd });
+    expect(await readText(join(cwd, 'f8'))).toBe(`content 8 ${'x'.repeat(5000)}`);
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true });
+  });
+});
+
+describe('several commands at once', () => {
+  test('snapshots of one worktree queue up and form one line', async () => {
+    const cwd = await fresh();
+    await take(cwd, 'base');
+    await Promise.all(['a', 'b', 'c', 'd'].map((note) => take(cwd, note)));
+    const all = (await jvs.json<Snapshot[]>(['history'], { cwd })).reverse();
+    expect(all).toHaveLength(5);
+    all.slice(1).forEach((snapshot, index) => {
+      expect(snapshot.parent_id).toBe(all[index]?.snapshot_id);
+    });
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true, findings: [] });
+  });
+});
