@@ -1,0 +1,97 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { Option } from 'commander';
+import type { Cli } from '../cli.ts';
+import { type DefineCommand, examples, verb } from '../verb.ts';
+import { snippet, writeConfig } from './client-config-file.ts';
+import { type ClientConfig, clients, type ServerEntry } from './clients.ts';
+import { assertToken, DaemonDoor } from './daemon-door.ts';
+import { StdioShim } from './stdio-shim.ts';
+
+interface ServeOptions {
+  readonly profile: string;
+  readonly session?: string;
+  readonly home?: string;
+}
+
+const profileOption = () =>
+  new Option('--profile <profile>', 'which tools are offered').choices(['core', 'full']).default('full');
+const sessionOption = () =>
+  new Option('--session <name>', 'whose workspaces are one’s own (default: one for each token)');
+
+const profilesHelp = `
+Profiles:
+  full  every tool
+  core  the eight that cover most work, for weaker models: workspace_create, exec, file_write, file_read,
+        file_list, snapshot_create, snapshot_restore, workspace_destroy`;
+
+const serve = async (cli: Cli, options: ServeOptions): Promise<void> => {
+  const { env } = cli.io;
+  const url = options.home === undefined ? env.COPPICE_URL || undefined : undefined;
+  const token = options.home === undefined ? env.COPPICE_TOKEN || undefined : undefined;
+  assertToken(url, token);
+  const query = new URLSearchParams({ profile: options.profile });
+  if (options.session !== undefined) query.set('session', options.session);
+  const door = new DaemonDoor({ home: cli.home, url, token, query, signal: cli.signal });
+  await door.open();
+  await new StdioShim(door, cli.io.stdout, cli.signal).serve(cli.io.stdin);
+};
+
+/** The command beside this very program, so that clients that know no PATH find it. */
+const findCommand = (from = import.meta.filename): string => {
+  for (let directory = dirname(from); ; directory = dirname(directory)) {
+    const path = join(directory, 'bin', 'coppice');
+    if (existsSync(path)) return path;
+    if (directory === dirname(directory)) return 'coppice';
+  }
+};
+
+interface InstallOptions extends ServeOptions {
+  readonly write?: boolean;
+}
+
+const findClient = (name: string): ClientConfig => {
+  const known = clients(process.cwd());
+  const client = known[name];
+  if (client !== undefined) return client;
+  throw new CoppiceError('invalid_argument', `there is no client ${name}`, {
+    hint: `Choose one of ${Object.keys(known).join(', ')}.`,
+  });
+};
+
+const install = async (cli: Cli, name: string, options: InstallOptions): Promise<void> => {
+  const client = findClient(name);
+  const home = options.home !== undefined || cli.io.env.COPPICE_HOME ? cli.home : undefined;
+  const server: ServerEntry = {
+    command: findCommand(),
+    args: [
+      'mcp',
+      ...(options.profile === 'full' ? [] : ['--profile', options.profile]),
+      ...(options.session === undefined ? [] : ['--session', options.session]),
+    ],
+    env: home === undefined ? {} : { COPPICE_HOME: home },
+  };
+  if (options.write) await writeConfig(client, server);
+  const text = snippet(client, server);
+  cli.out.result({ client: name, path: client.path, written: options.write === true, config: text }, () =>
+    options.write
+      ? `Written to ${client.path}. Restart ${client.title.split(',')[0]} to use it.`
+      : `# ${client.title}: ${client.path}\n${text.trimEnd()}`,
+  );
+};
+
+export const define: DefineCommand = (program, cli) => {
+  const mcp = verb(program, 'mcp', 'Serve agents over MCP on standard input and output')
+    .addOption(profileOption())
+    .addOption(sessionOption())
+    .addHelpText('after', profilesHelp)
+    .addHelpText('after', examples('coppice mcp --profile core', 'coppice mcp install claude-code --write'))
+    .action((options: ServeOptions) => serve(cli, options));
+  verb(mcp, 'install', 'Print the configuration for a client, or write it')
+    .argument('<client>', 'claude-code, claude-desktop, cursor, vscode or codex')
+    .addOption(profileOption())
+    .addOption(sessionOption())
+    .option('-w, --write', 'write it into the file of the client, next to what is there')
+    .action((name: string, options: InstallOptions) => install(cli, name, options));
+};
