@@ -112,49 +112,84 @@ static void unescape(char *text) {
   *out = 0;
 }
 
-/* Unmounts one copy inside the mount namespace of another process; a child does it, as a thread may not change its own. */
-static int unmount_inside(const char *pid, const char *point) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%.20s/ns/mnt", pid);
+static int is_filesystem(const char *point, const uint8_t *id) {
+  struct btrfs_ioctl_fs_info_args info = {0};
+  int directory = open(point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0) return 0;
+  int same = ioctl(directory, BTRFS_IOC_FS_INFO, &info) == 0 && memcmp(info.fsid, id, sizeof info.fsid) == 0;
+  close(directory);
+  return same;
+}
+
+/*
+ * Unmounts one copy inside the mount namespace of another process, when it is what it is taken for: numbers of devices
+ * are given to other filesystems as soon as they are free, ids of filesystems never. A child does it, as a thread may not
+ * change its own namespace. Returns 0 when it is gone, 1 when it was something else, -1 when it could not.
+ */
+static int unmount_inside(const char *space_path, const char *point, const uint8_t *id) {
   pid_t child = fork();
   if (child < 0) return -1;
   if (child == 0) {
-    int space = open(path, O_RDONLY | O_CLOEXEC);
-    _exit(space >= 0 && setns(space, CLONE_NEWNS) == 0 && umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : 1);
+    int space = open(space_path, O_RDONLY | O_CLOEXEC);
+    if (space < 0 || setns(space, CLONE_NEWNS) < 0) _exit(2);
+    if (!is_filesystem(point, id)) _exit(1);
+    _exit(umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : 2);
   }
   int status;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return -1;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) > 1) return -1;
+  return WEXITSTATUS(status);
+}
+
+/* The mount points of btrfs that a process sees, each given to unmount_inside. Returns -1 when one could not be unmounted. */
+static int release_from(const char *pid, const char *space_path, const uint8_t *id) {
+  char path[64], *line = NULL;
+  size_t size = 0;
+  int result = 0;
+  snprintf(path, sizeof path, "/proc/%.20s/mountinfo", pid);
+  FILE *mounts = fopen(path, "re");
+  if (mounts == NULL) return 0; /* it has ended */
+  while (getline(&line, &size, mounts) > 0) {
+    char point[4096];
+    if (strstr(line, " - btrfs ") == NULL || sscanf(line, "%*d %*d %*s %*s %4095s", point) != 1) continue;
+    unescape(point);
+    if (unmount_inside(space_path, point, id) < 0) result = -1;
+  }
+  fclose(mounts);
+  free(line);
+  return result;
 }
 
 /*
- * MAJOR:MINOR of a filesystem that was unmounted here -> pids that hold it still.
+ * ID (hex) of a filesystem that was unmounted here -> pids that hold it still.
  * A process that made its own mount namespace meanwhile kept a copy of our mount, which would keep the loop device busy.
  */
 static int release(struct request *request, struct reply *reply) {
+  uint8_t id[BTRFS_FSID_SIZE];
+  struct stat own, other;
+  for (size_t index = 0; index < sizeof id; index++) {
+    if (sscanf(request->fields[0].data + 2 * index, "%2hhx", &id[index]) != 1) {
+      errno = EINVAL;
+      return fail(reply, "read the id of a filesystem");
+    }
+  }
+  if (stat("/proc/self/ns/mnt", &own) < 0) return fail(reply, "look at the own mount namespace");
   DIR *processes = opendir("/proc");
   if (processes == NULL) return fail(reply, "list processes");
+  ino_t seen[1024];
+  size_t seen_count = 0;
   struct dirent *process;
   while ((process = readdir(processes)) != NULL) {
+    char space_path[64];
+    size_t index = 0;
     if (!isdigit(process->d_name[0])) continue;
-    char path[64], *line = NULL, *held = NULL;
-    size_t size = 0;
-    snprintf(path, sizeof path, "/proc/%.20s/mountinfo", process->d_name);
-    FILE *mounts = fopen(path, "re");
-    if (mounts == NULL) continue; /* it has ended */
-    while (held == NULL && getline(&line, &size, mounts) > 0) {
-      char device[32], point[4096];
-      if (sscanf(line, "%*d %*d %31s %*s %4095s", device, point) != 2) continue;
-      if (strcmp(device, request->fields[0].data) != 0) continue;
-      held = strdup(point);
-    }
-    fclose(mounts);
-    free(line);
-    if (held == NULL) continue;
-    unescape(held);
-    if (unmount_inside(process->d_name, held) < 0) reply_text(reply, process->d_name);
-    free(held);
+    snprintf(space_path, sizeof space_path, "/proc/%.20s/ns/mnt", process->d_name);
+    if (stat(space_path, &other) < 0 || other.st_ino == own.st_ino) continue;
+    while (index < seen_count && seen[index] != other.st_ino) index++;
+    if (index < seen_count) continue;
+    if (seen_count < sizeof seen / sizeof *seen) seen[seen_count++] = other.st_ino;
+    if (release_from(process->d_name, space_path, id) < 0) reply_text(reply, process->d_name);
   }
   closedir(processes);
   return 0;

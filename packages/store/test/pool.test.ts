@@ -87,6 +87,18 @@ describe('the pool of a home', () => {
     }
   });
 
+  it('can lie on btrfs itself, where its image is not copied on write', async () => {
+    const outer = await open({ sizeBytes: 1024 * mebibyte });
+    const inside = join(outer.directory, 'home');
+    await mkdir(inside);
+    const inner = await openPool({ home: inside, programPath: poolProgram, sizeBytes: 256 * mebibyte });
+    try {
+      expect((await run('lsattr', [join(inside, 'pool.img')])).stdout.split(' ')[0]).toContain('C');
+    } finally {
+      await inner.purge();
+    }
+  });
+
   it('starts anew when making the image was interrupted', async () => {
     await writeFile(join(home, 'pool.img.new'), 'half');
     await open();

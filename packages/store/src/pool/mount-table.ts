@@ -2,8 +2,6 @@ import { readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export interface Mount {
-  /** major:minor of the filesystem. */
-  readonly device: string;
   readonly point: string;
   readonly type: string;
   readonly source: string;
@@ -23,7 +21,7 @@ export const mountsAt = async (directory: string): Promise<Mount[]> => {
     const fields = before.split(' ');
     if (unescapeOctal(fields[4] ?? '') !== point) continue;
     const [type = '', source = ''] = after.split(' ');
-    mounts.unshift({ device: fields[2] ?? '', point: directory, type, source });
+    mounts.unshift({ point: directory, type, source });
   }
   return mounts;
 };

@@ -148,6 +148,9 @@ class LoopPool implements Pool {
     const sizeBytes = await this.#initialSize();
     const file = await open(draft, 'wx', 0o600);
     try {
+      // On btrfs each write to the image would be copied elsewhere, and the image end up in pieces. Said while it is empty.
+      const [filesystem] = await this.server.call('probe', this.#home);
+      if (filesystem?.toString() !== 'none') await run('chattr', ['+C', draft]);
       await file.truncate(sizeBytes);
     } finally {
       await file.close();
@@ -217,13 +220,10 @@ class LoopPool implements Pool {
 
   async #detach(): Promise<void> {
     const deadline = Date.now() + releaseDeadlineMs;
-    const devices = new Set<string>();
-    for (
-      let mounts = await mountsAt(this.directory);
-      mounts.length > 0;
-      mounts = await mountsAt(this.directory)
-    ) {
-      for (const mount of mounts) devices.add(mount.device);
+    const ids = new Set<string>();
+    while ((await mountsAt(this.directory)).length > 0) {
+      const [id] = await this.server.call('filesystem-id', this.directory);
+      ids.add(id!.toString('hex'));
       try {
         await this.server.call('unmount', this.directory);
       } catch (error) {
@@ -233,11 +233,9 @@ class LoopPool implements Pool {
     }
     // The kernel lets go of the loop device a moment after the last user of the filesystem.
     for (;;) {
-      const held = (
-        await Promise.all([...devices].map((device) => this.server.call('mount-release', device)))
-      ).flat();
       const loops = await loopDevicesOf(this.#image);
       if (loops.length === 0) return;
+      const held = (await Promise.all([...ids].map((id) => this.server.call('mount-release', id)))).flat();
       if (Date.now() > deadline) {
         const holders = held.map(String);
         throw new CoppiceError('in_use', `The pool ${this.#image} is still held on ${loops.join(', ')}.`, {
