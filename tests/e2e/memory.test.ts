@@ -1,0 +1,242 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { get } from 'node:http';
+import type { Sandbox } from '@coppice/sdk';
+import { eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const hasGvisor = ['/usr/local/bin/runsc', '/usr/bin/runsc'].some((path) => existsSync(path));
+
+const httpGet = (port: number): Promise<string> =>
+  new Promise((resolve, reject) => {
+    get({ host: '127.0.0.1', port, agent: false }, (response) => {
+      let text = '';
+      response.setEncoding('utf8');
+      response.on('data', (chunk: string) => {
+        text += chunk;
+      });
+      response.on('end', () => resolve(text));
+      response.on('error', reject);
+    }).on('error', reject);
+  });
+
+/** Processes of the host that belong to a sandbox, by the cgroup they are in. */
+const processesOf = (id: string): string[] =>
+  readdirSync('/proc').filter((name) => {
+    if (!/^\d+$/.test(name)) return false;
+    try {
+      return readFileSync(`/proc/${name}/cgroup`, 'latin1').includes(id);
+    } catch {
+      return false;
+    }
+  });
+
+const counterServer = `
+import http.server, os
+n = 0
+token = os.urandom(8).hex()
+class H(http.server.BaseHTTPRequestHandler):
+  def do_GET(self):
+    global n
+    n += 1
+    body = f"{n} {token}".encode()
+    self.send_response(200); self.send_header("content-length", str(len(body))); self.end_headers(); self.wfile.write(body)
+  def log_message(self, *a): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
+`;
+
+describe.skipIf(!hasGvisor)(`memory in the branch${hasGvisor ? '' : ': this machine has no runsc'}`, () => {
+  let daemon: RunningDaemon;
+  const made: Sandbox[] = [];
+
+  const create = async (options: Record<string, unknown> = {}): Promise<Sandbox> => {
+    const sandbox = await daemon.client.sandboxes.create({ driver: 'gvisor', image: 'host', ...options });
+    made.push(sandbox);
+    return sandbox;
+  };
+
+  const forkWithMemory = async (
+    sandbox: Sandbox,
+    options: Record<string, unknown> = {},
+  ): Promise<Sandbox[]> => {
+    const { sandboxes, failures } = await sandbox.fork({ memory: true, ...options });
+    expect(failures).toEqual([]);
+    made.push(...sandboxes);
+    return sandboxes;
+  };
+
+  const shell = async (sandbox: Sandbox, command: string): Promise<string> => {
+    const result = await sandbox.exec(command);
+    expect(result, command).toMatchObject({ exit_code: 0 });
+    return result.stdout.trim();
+  };
+
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start({ image: false });
+  });
+
+  afterAll(async () => {
+    for (const sandbox of made) await sandbox.destroy().catch(() => {});
+    await daemon?.[Symbol.asyncDispose]();
+  });
+
+  it('forks a server under load: no request to the source is lost, and each fork goes on from the same count', async () => {
+    const source = await create({ name: 'server' });
+    await source.files.write('/srv/counter.py', counterServer);
+    await source.jobs.start(['python3', '/srv/counter.py']);
+    const { host_port: port } = await source.ports.forward(8000);
+    await eventually('the server answers', () => httpGet(port).then(Boolean, () => false));
+    let stop = false;
+    const seen: number[] = [];
+    const load = (async () => {
+      while (!stop) seen.push(Number((await httpGet(port)).split(' ')[0]));
+    })();
+    await eventually('some requests were answered', () => seen.length > 5);
+    const forks = await forkWithMemory(source, { count: 2, name_prefix: 'server-fork' });
+    const atFork = seen.length;
+    await eventually('the source answers again', () => seen.length > atFork + 5);
+    stop = true;
+    await load;
+    // Each answer one more than the last: nothing was lost, nothing was served twice.
+    expect(seen).toEqual(seen.map((_, index) => seen[0]! + index));
+    for (const fork of forks) {
+      const { host_port } = await fork.ports.forward(8000);
+      const [count, token] = (await httpGet(host_port)).split(' ');
+      expect(Number(count)).toBeGreaterThan(5);
+      expect(token).toBe((await httpGet(port)).split(' ')[1]);
+      expect(await shell(fork, 'hostname')).toBe(fork.name);
+      expect(await shell(fork, 'cat /run/coppice/fork.json')).toContain(fork.id);
+    }
+    const [one, other] = await Promise.all(forks.map((fork) => fork.inspect()));
+    expect(one!.address).not.toBe(other!.address);
+    const random = await Promise.all(
+      [source, ...forks].map((sandbox) => shell(sandbox, 'head -c 16 /dev/urandom | od -An -tx1')),
+    );
+    expect(new Set(random).size).toBe(3);
+    await source.ports.remove(8000);
+  });
+
+  it('keeps shells with their variables, transactions, and trees of processes, and restores the source to them', async () => {
+    const source = await create({ name: 'state' });
+    const terminal = await source.terminals.open({ command: ['/bin/sh'] });
+    const session = await source.terminals.attach(terminal.id);
+    await session.write('FLAVOUR=vanilla; echo ready-$FLAVOUR > /tmp/ready\n');
+    await eventually('the shell has its variable', async () =>
+      (await source.exec('cat /tmp/ready')).stdout.includes('ready-vanilla'),
+    );
+    session.detach();
+    await source.files.write(
+      '/srv/transaction.py',
+      `
+import sqlite3, time, os
+db = sqlite3.connect("/srv/test.db", isolation_level=None)
+db.execute("create table t (v)")
+db.execute("begin immediate")
+db.execute("insert into t values (1)")
+open("/srv/begun", "w").close()
+while not os.path.exists("/srv/go"): time.sleep(0.02)
+db.execute("insert into t values (2)")
+db.execute("commit")
+open("/srv/done", "w").close()
+`,
+    );
+    await source.jobs.start(['python3', '/srv/transaction.py']);
+    await eventually(
+      'the transaction has begun',
+      async () => (await source.exec('test -e /srv/begun')).exit_code === 0,
+    );
+    await source.jobs.start(['/bin/sh', '-c', 'for i in $(seq 50); do sleep 98765 & done; wait']);
+    const sleepers =
+      'ls /proc | grep -E "^[0-9]+$" | while read p; do tr "\\0" " " < /proc/$p/cmdline 2>/dev/null; echo; done | grep -c "^sleep 98765"';
+    await eventually('the tree stands', async () => (await source.exec(sleepers)).stdout.trim() === '50');
+    const checkpoint = await source.checkpoint({ name: 'mid' });
+    expect(checkpoint).toMatchObject({ has_memory: true, name: 'mid' });
+    expect(checkpoint.pause_ms).toBeGreaterThan(0);
+
+    const [fork] = await forkWithMemory(source, { memory: false, snapshot: 'mid', name: 'state-fork' });
+    const check = async (sandbox: Sandbox) => {
+      expect(await shell(sandbox, sleepers)).toBe('50');
+      const again = await sandbox.terminals.attach(terminal.id);
+      await again.write('echo still-$FLAVOUR > /tmp/still\n');
+      await eventually('the shell goes on', async () =>
+        (await sandbox.exec('cat /tmp/still')).stdout.includes('still-vanilla'),
+      );
+      again.detach();
+      await shell(sandbox, 'touch /srv/go');
+      await eventually(
+        'the transaction ends',
+        async () => (await sandbox.exec('test -e /srv/done')).exit_code === 0,
+      );
+      expect(
+        await shell(
+          sandbox,
+          `python3 -c "import sqlite3; print(sqlite3.connect('/srv/test.db').execute('select sum(v) from t').fetchone()[0])"`,
+        ),
+      ).toBe('3');
+    };
+    await check(fork!);
+    expect((await source.exec('test -e /srv/done')).exit_code).toBe(1);
+    await check(source);
+    expect(await source.restore('mid')).toMatchObject({ with_memory: true, state: 'running' });
+    expect((await source.exec('test -e /srv/done')).exit_code).toBe(1);
+    await check(source);
+    await expect(daemon.client.snapshots.delete(checkpoint.id)).rejects.toMatchObject({ code: 'in_use' });
+  });
+
+  it('pauses and resumes ten times and loses nothing', async () => {
+    const sandbox = await create({ name: 'sleeper' });
+    const job = await sandbox.jobs.start([
+      '/bin/sh',
+      '-c',
+      'i=0; while true; do i=$((i+1)); echo $i; sleep 0.02; done',
+    ]);
+    for (let round = 1; round <= 10; round += 1) {
+      await sandbox.pause();
+      expect((await sandbox.inspect()).state).toBe('paused');
+      expect(processesOf(sandbox.id)).toEqual([]);
+      // The next call wakes it, and its caller only waits.
+      expect(await shell(sandbox, `echo round ${round}`)).toBe(`round ${round}`);
+    }
+    const { entries } = await sandbox.jobs.read(job.id, { cursor: 0, max_bytes: 4_000_000 });
+    const lines = entries
+      .map(({ text }) => text)
+      .join('')
+      .trim()
+      .split('\n')
+      .map(Number);
+    expect(lines).toEqual(lines.map((_, index) => index + 1));
+    expect((await sandbox.jobs.get(job.id)).running).toBe(true);
+  });
+
+  it('sleeps when it has been idle, and a connection to its port wakes it', async () => {
+    const sandbox = await create({ name: 'idler' });
+    await sandbox.files.write('/srv/counter.py', counterServer);
+    await sandbox.jobs.start(['python3', '/srv/counter.py']);
+    const { host_port: port } = await sandbox.ports.forward(8000);
+    await eventually('the server answers', () => httpGet(port).then(Boolean, () => false));
+    await sandbox.update({ idle_timeout_s: 1 });
+    const state = async () =>
+      (await daemon.client.sandboxes.list({})).find(({ id }) => id === sandbox.id)?.state;
+    await eventually('it sleeps', async () => (await state()) === 'paused');
+    expect(await httpGet(port)).toMatch(/^\d+ /);
+    await sandbox.update({ idle_timeout_s: null });
+  });
+
+  it('starts a new sandbox from a checkpoint as from a template', async () => {
+    const template = await create({ name: 'template' });
+    await template.jobs.start(['/bin/sh', '-c', 'echo warm; exec sleep 9999']);
+    const checkpoint = await template.checkpoint({ name: 'warm' });
+    const grown = await create({ name: 'grown', image: undefined, driver: undefined, from: checkpoint.id });
+    expect(await grown.jobs.list()).toMatchObject([{ running: true }]);
+    expect(await shell(grown, 'hostname')).toBe('grown');
+  });
+
+  it('refuses a checkpoint of a stopped sandbox and of one whose driver keeps no memory, and says so', async () => {
+    const stopped = await create({ name: 'stopped' });
+    await stopped.stop();
+    await expect(stopped.checkpoint()).rejects.toMatchObject({ code: 'wrong_state' });
+    const container = await create({ name: 'plain', driver: 'container' });
+    await expect(container.checkpoint()).rejects.toMatchObject({ code: 'unsupported' });
+    await expect(container.pause()).rejects.toMatchObject({ code: 'unsupported' });
+    expect((await container.inspect()).state).toBe('running');
+  });
+});
