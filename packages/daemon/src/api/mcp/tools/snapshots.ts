@@ -93,7 +93,7 @@ const ofWorkspace = async (context: ToolContext, name: string, id: string): Prom
 
 /** Sizes are counted in the background, soon after a snapshot is taken. */
 const withSizes = async (context: ToolContext, id: string): Promise<Snapshot[]> => {
-  const deadlineMs = performance.now() + 3_000;
+  const deadlineMs = performance.now() + 15_000;
   for (;;) {
     const snapshots = await context.services.snapshots.list(id);
     const counted = snapshots.every((snapshot) => snapshot.used_bytes !== null);
