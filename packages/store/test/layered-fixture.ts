@@ -66,7 +66,7 @@ const applyEdit = async (root: string, edit: Edit): Promise<void> => {
   return symlink(edit.text, place);
 };
 
-export const viewOf = async (root: string): Promise<View> => {
+const viewOf = async (root: string): Promise<View> => {
   const view: View = new Map();
   const visit = async (relative: string): Promise<void> => {
     for (const name of (await readdir(join(root, relative))).sort()) {

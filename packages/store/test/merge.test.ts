@@ -86,9 +86,9 @@ describe('merging', () => {
         }
         await bench.remove(base, ours, theirs);
       }),
-      { numRuns: 60, seed: 7 },
+      { numRuns: 25, seed: 7 },
     );
-  });
+  }, 600_000);
 
   it('brings the files of a fork over and leaves the own ones', async () => {
     const { base, ours, theirs } = await threeTrees();

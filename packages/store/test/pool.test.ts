@@ -146,13 +146,9 @@ describe('the pool of a home', () => {
 
   it('is let go by processes that copied its mount into their own namespace', async () => {
     const pool = await open();
-    const holder = spawn('unshare', [
-      '--mount',
-      '--propagation',
-      'private',
-      'sh',
+    const holder = spawn('sh', [
       '-c',
-      'echo ready; exec sleep 1000',
+      'exec unshare --mount --propagation private sh -c "echo ready; exec sleep 1000"',
     ]);
     try {
       await new Promise((ready) => holder.stdout.once('data', ready));

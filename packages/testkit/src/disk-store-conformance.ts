@@ -329,6 +329,6 @@ export const describeDiskStore = (name: string, open: () => Promise<DiskStoreHar
         }),
         { numRuns: 25, seed: 7 },
       );
-    });
+    }, 600_000);
   });
 };

@@ -28,7 +28,7 @@ export interface DiskStoreOptions {
 type Area = 'disks' | 'snapshots' | 'memory' | 'accounts';
 
 /** Disks of sandboxes on a tree engine. Each step leaves the old state or the new one, and rubbish with a leading dot at most. */
-export class EngineDiskStore implements DiskStore {
+class EngineDiskStore implements DiskStore {
   readonly engine: 'btrfs' | 'reflink' | 'copy';
   readonly #options: DiskStoreOptions;
   /** Absent where the engine cannot count. */

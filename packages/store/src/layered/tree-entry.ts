@@ -1,6 +1,6 @@
 import { textOfBytes } from './path-text.ts';
 
-export type EntryKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
+type EntryKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'device';
 
 /** One name in one directory of one layer. */
 export interface TreeEntry {

@@ -14,7 +14,7 @@ import { enableQuotas } from './quotas.ts';
 const gibibyte = 1024 ** 3;
 const minimumBytes = 256 * 1024 ** 2;
 const mountOptions = 'discard=async';
-const releaseDeadlineMs = 30_000;
+const releaseDeadlineMs = 60_000;
 
 export interface PoolOptions {
   /** The data directory; the pool is `pool` in it, and `pool.img` where it needs a filesystem of its own. */
