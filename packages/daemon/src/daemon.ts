@@ -57,7 +57,7 @@ export interface DaemonOptions {
   readonly programs: Programs;
   readonly log: Log;
   /** The kill point at which this process dies, for the tests that walk them. */
-  readonly killAt?: string | undefined;
+  readonly killAt?: (() => string | undefined) | undefined;
   /** Go back to the last good copy of the database; what it does not know is left alone. */
   readonly restoreBackup?: boolean;
 }
@@ -110,10 +110,7 @@ export class Daemon {
       gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
     };
 
-    const journal = new Journal(state, {
-      now,
-      ...(options.killAt === undefined ? {} : { killAt: options.killAt }),
-    });
+    const journal = new Journal(state, { now, killAt: options.killAt });
     const locks = new KeyedLock();
     const finder = new SandboxFinder(state);
     const activity = new Activity(now);

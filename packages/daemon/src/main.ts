@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -56,6 +56,13 @@ function makeLog(home: Home, config: Config, foreground: boolean): Logger {
   return pino({ level: config.log_level, base: { pid: process.pid } }, multistream(streams));
 }
 
+/** For the tests of crashes: the name of a kill point, or an absolute path of the file that holds one. */
+function killSwitch(value: string | undefined): (() => string | undefined) | undefined {
+  if (value === undefined) return undefined;
+  if (!value.startsWith('/')) return () => value;
+  return () => (existsSync(value) ? readFileSync(value, 'utf8') : undefined);
+}
+
 async function purge(home: Home, config: Config, log: Logger): Promise<void> {
   const quiet = { ...config, warm_pool: 0 };
   const daemon = await Daemon.open({ home, config: quiet, programs: findPrograms(import.meta.dirname), log });
@@ -83,7 +90,7 @@ async function run(options: Options): Promise<void> {
     config,
     programs: findPrograms(import.meta.dirname),
     log,
-    killAt: process.env.COPPICE_KILL_AT,
+    killAt: killSwitch(process.env.COPPICE_KILL_AT),
     restoreBackup: options.restoreBackup,
   });
   const server = await DaemonServer.listen({ daemon, home, config, log }).catch(async (error: unknown) => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,8 +17,6 @@ export interface RunningDaemonOptions {
 }
 
 export interface StartOptions {
-  /** The kill point at which it shall die. */
-  readonly killAt?: string;
   readonly args?: readonly string[];
 }
 
@@ -29,6 +27,8 @@ interface Exit {
 }
 
 const program = fileURLToPath(new URL('../../daemon/src/main.ts', import.meta.url));
+/** Tests start many daemons; from the second on their sources are not compiled anew. */
+const compileCache = fileURLToPath(new URL('../../../.tools/compile-cache', import.meta.url));
 const startDeadlineMs = 60_000;
 const leaveDeadlineMs = 30_000;
 const pollMs = 10;
@@ -89,10 +89,19 @@ export class RunningDaemon implements AsyncDisposable {
     return this.#exit ?? Promise.reject(new Error('the daemon was not started'));
   }
 
+  /** From now on the daemon dies at this kill point; until disarmed, the next one does too. */
+  armKillPoint(point: string): void {
+    writeFileSync(this.#killFile, point);
+  }
+
+  disarm(): void {
+    rmSync(this.#killFile, { force: true });
+  }
+
   /** Starts it, after ending it in an orderly way where it runs; returns once it answers. */
   async restart(options: StartOptions = {}): Promise<void> {
     await this.stop();
-    const { child, exit } = this.#spawn(options.args ?? [], options.killAt);
+    const { child, exit } = this.#spawn(options.args ?? []);
     this.#child = child;
     this.#exit = exit;
     let gone: Exit | undefined;
@@ -158,11 +167,15 @@ export class RunningDaemon implements AsyncDisposable {
     return this.#record;
   }
 
-  #spawn(args: readonly string[], killAt?: string): { child: ChildProcess; exit: Promise<Exit> } {
-    const { COPPICE_HOME: _, COPPICE_KILL_AT: __, ...env } = process.env;
+  get #killFile(): string {
+    return join(this.home, 'kill-at');
+  }
+
+  #spawn(args: readonly string[]): { child: ChildProcess; exit: Promise<Exit> } {
+    const { COPPICE_HOME: _, ...env } = process.env;
     const child = spawn(process.execPath, [program, '--home', this.home, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...env, ...(killAt === undefined ? {} : { COPPICE_KILL_AT: killAt }) },
+      env: { ...env, COPPICE_KILL_AT: this.#killFile, NODE_COMPILE_CACHE: compileCache },
     });
     let stderr = '';
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {

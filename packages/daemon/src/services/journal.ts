@@ -7,8 +7,8 @@ export type Emit = (type: string, sandboxId: string | null, data?: Readonly<Reco
 
 export interface JournalOptions {
   readonly now: () => number;
-  /** The kill point at which this process dies, for the tests that walk them. */
-  readonly killAt?: string;
+  /** The kill point at which this process dies, for the tests that walk them; asked at each step. */
+  readonly killAt?: (() => string | undefined) | undefined;
 }
 
 /**
@@ -18,7 +18,7 @@ export interface JournalOptions {
 export class Journal {
   readonly #state: State;
   readonly #now: () => number;
-  readonly #killAt: string | undefined;
+  readonly #killAt: (() => string | undefined) | undefined;
   readonly #listeners = new Set<(events: readonly Event[]) => void>();
 
   constructor(state: State, options: JournalOptions) {
@@ -60,6 +60,6 @@ export class Journal {
   }
 
   step(point: KillPoint): void {
-    if (this.#killAt === point) process.kill(process.pid, 'SIGKILL');
+    if (this.#killAt?.() === point) process.kill(process.pid, 'SIGKILL');
   }
 }
