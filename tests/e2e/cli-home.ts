@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import { eventually, HomeTraces, tinyImage } from '@coppice/testkit';
 
 export interface CliResult {
   readonly code: number | null;
@@ -31,10 +32,14 @@ export class CliHome {
     this.home = join(directory, 'home');
   }
 
-  static async make(): Promise<CliHome> {
-    const made = new CliHome(await mkdtemp(join(tmpdir(), 'coppice-cli-')));
+  /** Without a daemon yet; what it will create comes from the image `host`, as for anyone who starts afresh. */
+  static async make(config: Readonly<Record<string, unknown>> = {}): Promise<CliHome> {
+    const made = new CliHome(await realpath(await mkdtemp(join(tmpdir(), 'coppice-cli-'))));
     await mkdir(made.home);
-    await writeFile(join(made.home, 'config.json'), JSON.stringify({ listen: { port: 0 }, warm_pool: 0 }));
+    await writeFile(
+      join(made.home, 'config.json'),
+      JSON.stringify({ listen: { port: 0 }, warm_pool: 0, ...config }),
+    );
     await mkdir(join(made.directory, 'bin'));
     const command = join(made.directory, 'bin/coppice');
     await writeFile(command, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
@@ -42,9 +47,16 @@ export class CliHome {
     return made;
   }
 
+  /** With a daemon that runs, and a small image as the default, which is made much sooner than `host`. */
   static async start(): Promise<CliHome> {
-    const made = await CliHome.make();
-    await made.ok('up', '--detach');
+    const made = await CliHome.make({ default_image: 'tiny' });
+    try {
+      await made.ok('up', '--detach');
+      await made.ok('images', 'import', await tinyImage(), 'tiny');
+    } catch (error) {
+      await made.remove();
+      throw error;
+    }
     return made;
   }
 
@@ -90,6 +102,8 @@ export class CliHome {
   async remove(): Promise<void> {
     try {
       await this.ok('down', '--purge', '--yes');
+      const traces = new HomeTraces(this.home);
+      await eventually(`nothing is left of ${this.home}`, () => traces.all().length === 0);
     } finally {
       await rm(this.directory, { recursive: true, force: true });
     }

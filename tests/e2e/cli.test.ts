@@ -311,8 +311,8 @@ describe('what is said', () => {
     const events = await cli.json<{ seq: number }[]>('events', '--sandbox', 'dev');
     expect(events.length).toBeGreaterThan(0);
     const images = await cli.json<{ name: string }[]>('images', 'ls');
-    expect(images.map(({ name }) => name)).toContain('host');
-    expect((await cli.run(['images', 'rm', 'host'])).code).toBe(errorKinds.in_use.exitCode);
+    expect(images.map(({ name }) => name)).toContain('tiny');
+    expect((await cli.run(['images', 'rm', 'tiny'])).code).toBe(errorKinds.in_use.exitCode);
   });
 
   test('completion scripts are ones that the shell understands and complete names of sandboxes', async () => {

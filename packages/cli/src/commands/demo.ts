@@ -8,7 +8,7 @@ import { type DefineCommand, verb } from '../verb.ts';
 const ways = [
   { name: 'sort', script: 'sort -n' },
   { name: 'reverse', script: 'sort -nr' },
-  { name: 'count', script: 'sort | uniq -c' },
+  { name: 'count', script: 'wc -l' },
 ] as const;
 
 /** What the demo makes, so that all of it goes away whatever happens. */
@@ -39,7 +39,7 @@ class Demo {
       return created;
     });
     await this.#step('run something in it', () =>
-      this.#sh(dev, 'mkdir -p /workspace && seq 5 | shuf > /workspace/numbers'),
+      this.#sh(dev, 'mkdir -p /workspace && for n in 4 2 5 1 3; do echo $n; done > /workspace/numbers'),
     );
     await this.#step('snapshot it, while it runs', () => dev.snapshot({ name: 'baseline', signal }));
     await this.#step('break it: rm -rf /workspace /etc', () => this.#sh(dev, 'rm -rf /workspace /etc'));

@@ -55,7 +55,8 @@ const purge = async (home: string): Promise<void> => {
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     said += text;
   });
-  const [code] = (await once(child, 'close')) as [number | null];
+  // Not `close`: a program that it started may hold the pipe for a moment longer.
+  const [code] = (await once(child, 'exit')) as [number | null];
   if (code !== 0) throw daemonFailure(code, said);
 };
 
