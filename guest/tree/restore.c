@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +31,7 @@ struct work {
   const struct restore_options *options;
   struct restore_result *result;
   bool applying;
+  bool across; /* nothing can be renamed from the staging directory: another subvolume, or a mount inside */
   int staging, tree, root;
   struct staged *staged;
   size_t staged_count, staged_cap, next_staged;
@@ -110,7 +113,12 @@ static void move_aside(struct work *work, int dir, const char *name) {
   if (kept < 0) die_errno("open", work->options->kept);
   char to[32];
   snprintf(to, sizeof to, "%llu", (unsigned long long)work->result->moved_aside++);
-  if (renameat(dir, name, kept, to) != 0) die_errno("move aside", here(work));
+  if (renameat(dir, name, kept, to) != 0) {
+    if (errno != EXDEV) die_errno("move aside", here(work));
+    char beside[300];
+    snprintf(beside, sizeof beside, "%.200s.kept-by-restore", name);
+    if (renameat(dir, name, dir, beside) != 0) die_errno("move aside", here(work));
+  }
   close(kept);
 }
 
@@ -147,42 +155,113 @@ static void remove_entry(struct work *work, int dir, const struct entry *entry, 
   else if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) die_errno("remove", here(work));
 }
 
-static void put_in_place(struct work *work, const char *staged, int dir, const char *name) {
+/* Whatever has this name goes; a directory is still there only when it holds ignored files. */
+static void clear_name(struct work *work, int dir, const char *name) {
+  if (unlinkat(dir, name, 0) == 0 || errno == ENOENT) return;
+  if (errno != EISDIR && errno != EPERM) die_errno("replace", here(work));
+  move_aside(work, dir, name);
+}
+
+/* False when the worktree is another subvolume or mount, into which nothing can be renamed. */
+static bool rename_into(struct work *work, const char *staged, int dir, const char *name) {
   if (renameat(work->staging, staged, dir, name) != 0) {
+    if (errno == EXDEV) return false;
     if (errno != EISDIR && errno != ENOTEMPTY && errno != EEXIST) die_errno("write", here(work));
     move_aside(work, dir, name);
     if (renameat(work->staging, staged, dir, name) != 0) die_errno("write", here(work));
   }
   /* Renaming one hard link over another of the same file does nothing at all. */
   unlinkat(work->staging, staged, 0);
+  return true;
 }
 
-static void place_special(struct work *work, int dir, const char *name, const struct entry *entry) {
+static void create_special(struct work *work, int dir, const char *name, const struct entry *entry) {
   const struct record *record = entry->record;
   char link[65536];
   memcpy(link, entry->link, record->link_len);
   link[record->link_len] = 0;
   int failed = 0;
-  if (record->type == 'l') failed = symlinkat(link, work->staging, "special");
-  else if (record->type == 'h') failed = linkat(work->root, link, work->staging, "special", 0);
-  else if (record->type == 'p') failed = mkfifoat(work->staging, "special", 0600);
-  else failed = mknodat(work->staging, "special", (record->type == 'c' ? S_IFCHR : S_IFBLK) | 0600, record->size);
+  if (record->type == 'l') failed = symlinkat(link, dir, name);
+  else if (record->type == 'h') failed = linkat(work->root, link, dir, name, 0);
+  else if (record->type == 'p') failed = mkfifoat(dir, name, 0600);
+  else failed = mknodat(dir, name, (record->type == 'c' ? S_IFCHR : S_IFBLK) | 0600, record->size);
   if (failed) die_errno("create", here(work));
-  if (record->type != 'h') set_metadata(work, work->staging, "special", record, entry->xattrs, true);
-  put_in_place(work, "special", dir, name);
+  if (record->type != 'h') set_metadata(work, dir, name, record, entry->xattrs, false);
+}
+
+static void place_special(struct work *work, int dir, const char *name, const struct entry *entry) {
+  if (work->across) {
+    clear_name(work, dir, name);
+    create_special(work, dir, name, entry);
+    return;
+  }
+  create_special(work, work->staging, "special", entry);
+  if (rename_into(work, "special", dir, name)) return;
+  unlinkat(work->staging, "special", 0);
+  clear_name(work, dir, name);
+  create_special(work, dir, name, entry);
+}
+
+static void copy_bytes(int from, int to, const char *path) {
+  if (ioctl(to, FICLONE, from) == 0) return;
+  struct stat stat;
+  if (fstat(from, &stat) != 0) die_errno("stat", path);
+  for (off_t at = 0; at < stat.st_size;) {
+    off_t data = lseek(from, at, SEEK_DATA);
+    if (data < 0) break;
+    at = data;
+    static uint8_t piece[256 * 1024];
+    const ssize_t got = pread(from, piece, sizeof piece, at);
+    if (got < 0) die_errno("read", path);
+    if (got == 0) break;
+    for (ssize_t done = 0; done < got;) {
+      const ssize_t wrote = pwrite(to, piece + done, (size_t)(got - done), at + done);
+      if (wrote < 0) die_errno("write", path);
+      done += wrote;
+    }
+    at += got;
+  }
+  if (ftruncate(to, stat.st_size) != 0) die_errno("write", path);
+}
+
+/* The staged file is cloned to one without a name in the worktree, which then takes the place of the old one. */
+static void clone_into(struct work *work, const char *staged, int dir, const char *name, const struct entry *entry) {
+  const int from = openat(work->staging, staged, O_RDONLY | O_CLOEXEC);
+  if (from < 0) die_errno("open", work->options->staging);
+  int to = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const bool nameless = to >= 0;
+  if (!nameless) {
+    clear_name(work, dir, name);
+    to = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (to < 0) die_errno("create", here(work));
+  }
+  copy_bytes(from, to, here(work));
+  if (nameless) {
+    char fd_path[48];
+    snprintf(fd_path, sizeof fd_path, "/proc/self/fd/%d", to);
+    clear_name(work, dir, name);
+    if (linkat(AT_FDCWD, fd_path, dir, name, AT_SYMLINK_FOLLOW) != 0) die_errno("create", here(work));
+  }
+  close(to);
+  close(from);
+  set_metadata(work, dir, name, entry->record, entry->xattrs, false);
+  unlinkat(work->staging, staged, 0);
 }
 
 static void place_file(struct work *work, int dir, const char *name, const struct entry *entry) {
   char staged[32];
   snprintf(staged, sizeof staged, "%zu", work->next_staged++);
+  if (work->across || !rename_into(work, staged, dir, name)) {
+    work->across = true;
+    clone_into(work, staged, dir, name, entry);
+  }
   struct stat stat;
-  if (fstatat(work->staging, staged, &stat, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", work->options->staging);
+  if (fstatat(dir, name, &stat, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", here(work));
   struct written *written = must_alloc(sizeof *written);
   memcpy(written->hash, entry->record->hash, HASH_LEN);
   written->size = entry->record->size;
   written->mtime_ns = entry->record->mtime_ns;
   *map_at(&work->result->files, stat.st_ino, 1) = written;
-  put_in_place(work, staged, dir, name);
 }
 
 static bool same_but_hash(const struct entry *a, const struct entry *b) {
@@ -340,6 +419,9 @@ void restore(struct store *store, const struct restore_options *options, struct 
   if (work.root < 0) die_errno("open", options->directory);
   work.staging = open(options->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (work.staging < 0) die_errno("open", options->staging);
+  struct stat there, here_too;
+  if (fstat(work.root, &there) != 0 || fstat(work.staging, &here_too) != 0) die_errno("stat", options->directory);
+  work.across = there.st_dev != here_too.st_dev;
   if (options->tree) {
     work.tree = open(options->tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (work.tree < 0) die("corrupt", "the stored tree %s is missing", options->tree);

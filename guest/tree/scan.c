@@ -466,9 +466,11 @@ static void finish_root(struct walk *walk, int fd, const struct root *top, uint3
   struct root *root = &walk->result->root;
   blake3_hash(canonical.data, canonical.len, root->hash);
   const struct index_header *old = &walk->index.header;
+  const struct block *top_was = walk->have_index ? index_find(&walk->index, "", 0) : NULL;
   if (walk->options->prefer && memcmp(root->hash, walk->options->prefer->hash, HASH_LEN) == 0) *root = *walk->options->prefer;
   else if (walk->have_index && walk->options->locations_hold && !walk->options->prefer && old->root.pack &&
-           !walk->result->index_changed && memcmp(root->hash, old->root_hash, HASH_LEN) == 0)
+           top_was && memcmp(&top_was->header->location, &top->location, sizeof top->location) == 0 &&
+           memcmp(root->hash, old->root_hash, HASH_LEN) == 0)
     root->location = old->root;
   else {
     if (!walk->options->prefer) root->location = node_store(walk->store, &canonical, &top->location, 1, flags);

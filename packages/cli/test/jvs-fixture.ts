@@ -149,12 +149,17 @@ export class JvsFixture implements AsyncDisposable {
 
 export const readText = (path: string): Promise<string> => readFile(path, 'utf8');
 
-/** Everything about a directory that GNU tar can see, times to the nanosecond, as one digest. */
+const describeDirectory = `
+tar --sort=name --format=posix --pax-option=delete=atime,delete=ctime,exthdr.name=%d/%f --numeric-owner -cf - . | sha256sum
+getfattr -Rh -d -m - -e hex . 2> /dev/null | awk '/^# file: /{file=$0; next} NF {print file, $0}' | LC_ALL=C sort | sha256sum`;
+
+/** Everything about a directory that other programs see, times to the nanosecond, attributes and ACLs, as two digests. */
 export const digestOf = (directory: string): Promise<string> =>
   new Promise((resolve, reject) => {
-    const script =
-      'tar --sort=name --format=posix --pax-option=delete=atime,delete=ctime,exthdr.name=%d/%f --xattrs --xattrs-include="*" --acls --numeric-owner -cf - . | sha256sum';
-    execFile('bash', ['-euo', 'pipefail', '-c', script], { cwd: directory }, (error, stdout) =>
-      error ? reject(error) : resolve(stdout.slice(0, 64)),
+    execFile(
+      'bash',
+      ['--norc', '-euo', 'pipefail', '-c', describeDirectory],
+      { cwd: directory },
+      (error, stdout) => (error ? reject(error) : resolve(stdout)),
     );
   });

@@ -162,7 +162,10 @@ export const runCollection = async (
   refuseWhatChanged(session, plan);
   const present = plan.to_delete.filter((id) => session.state.snapshots.has(id));
   killPoint('gc-begin');
-  await session.commit({ type: 'gc_mark', data: { plan_id: plan.plan_id, snapshots: present } });
+  await session.commit({
+    type: 'gc_mark',
+    data: { plan_id: plan.plan_id, snapshots: present, pid: process.pid },
+  });
   killPoint('gc-marked');
   const freed = await sweep(session);
   await session.commit({ type: 'gc_done', data: { plan_id: plan.plan_id, freed_bytes: freed } });
@@ -170,12 +173,13 @@ export const runCollection = async (
   return { plan_id: plan.plan_id, deleted: present.length, freed_bytes: freed };
 };
 
-export const finishCollection = async (session: WorkspaceSession): Promise<number> => {
-  const plan = session.state.unfinishedCollection;
-  if (!plan) return 0;
+/** Goes on where a collection was cut off. Answers what that freed, when there was one. */
+export const finishCollection = async (session: WorkspaceSession): Promise<CollectionResult | undefined> => {
+  const plan = session.state.unfinishedCollection?.planId;
+  if (!plan) return undefined;
   const freed = await sweep(session);
   await session.commit({ type: 'gc_done', data: { plan_id: plan, freed_bytes: freed } });
   rmSync(join(session.layout.plans, `${plan}.json`), { force: true });
   session.notice(`recovered: a collection that was cut off has been finished (${freed} bytes freed)`);
-  return freed;
+  return { plan_id: plan, deleted: 0, freed_bytes: freed };
 };

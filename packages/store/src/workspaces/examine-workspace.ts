@@ -129,7 +129,7 @@ const repair = async (session: WorkspaceSession): Promise<string[]> => {
   await session.lock('store');
   try {
     session.refresh();
-    if ((await finishCollection(session)) > 0) done.push('finished a collection that was cut off');
+    if (await finishCollection(session)) done.push('finished a collection that was cut off');
     for (const path of leftovers(session)) {
       await program.request('remove', { path });
       rmSync(`${path}.index`, { force: true });
@@ -154,11 +154,22 @@ const repair = async (session: WorkspaceSession): Promise<string[]> => {
   return done;
 };
 
+/** Without the log nothing can be said about the rest. */
+const unreadable = (session: WorkspaceSession): Examination => ({
+  healthy: false,
+  engine: session.repository.engine,
+  filesystem: 'unknown',
+  possible_engines: [],
+  findings: checkLog(session, true),
+  repaired: [],
+});
+
 /** Is everything in order? Errors make it unhealthy; the exit code says so too. */
 export const examineWorkspace = async (
   session: WorkspaceSession,
   options: ExamineOptions,
 ): Promise<Examination> => {
+  if (!session.logIsReadable) return unreadable(session);
   const broken = checkLog(session, options.strict);
   const repaired = options.repair ? await repair(session) : [];
   const { filesystem, engines } = await probeEngines(

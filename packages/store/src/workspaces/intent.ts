@@ -22,7 +22,20 @@ export type Intent =
   | { readonly operation: 'remove'; readonly worktree: string }
   | { readonly operation: 'rename'; readonly worktree: string; readonly to: string };
 
-export type WrittenIntent = Intent & { readonly id: string };
+export type WrittenIntent = Intent & {
+  readonly id: string;
+  /** Of the command that wrote it. */
+  readonly pid: number;
+};
+
+export const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+};
 
 export const listIntents = (layout: WorkspaceLayout): WrittenIntent[] =>
   readdirSync(layout.intents)
@@ -31,7 +44,12 @@ export const listIntents = (layout: WorkspaceLayout): WrittenIntent[] =>
     .flatMap((file) => {
       const id = file.slice(0, -'.json'.length);
       try {
-        return [{ ...(JSON.parse(readFileSync(join(layout.intents, file), 'utf8')) as Intent), id }];
+        return [
+          {
+            ...(JSON.parse(readFileSync(join(layout.intents, file), 'utf8')) as Intent & { pid: number }),
+            id,
+          },
+        ];
       } catch (error) {
         // Finished by another command meanwhile, or its writer died while writing: then it had not begun.
         if (!(error instanceof SyntaxError)) return [];
@@ -42,7 +60,9 @@ export const listIntents = (layout: WorkspaceLayout): WrittenIntent[] =>
 
 export const writeIntent = (layout: WorkspaceLayout, id: string, intent: Intent): void => {
   mkdirSync(layout.intents, { recursive: true });
-  writeFileSync(join(layout.intents, `${id}.json`), JSON.stringify(intent), { mode: 0o600 });
+  writeFileSync(join(layout.intents, `${id}.json`), JSON.stringify({ ...intent, pid: process.pid }), {
+    mode: 0o600,
+  });
 };
 
 export const clearIntent = (layout: WorkspaceLayout, id: string): void => {

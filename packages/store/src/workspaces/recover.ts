@@ -1,6 +1,7 @@
-import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { clearIntent, listIntents, type WrittenIntent } from './intent.ts';
+import { finishCollection } from './collect-garbage.ts';
+import { clearIntent, isAlive, listIntents, type WrittenIntent } from './intent.ts';
 import { shortId } from './resolve-reference.ts';
 import { restoreWorktree } from './restore-worktree.ts';
 import { rootHash } from './scan-answer.ts';
@@ -105,15 +106,21 @@ export const recoverWorktree = async (session: WorkspaceSession, worktree: strin
   }
 };
 
-/** The same for every worktree on which no command is at work. Costs one look into a directory when there is nothing. */
+/** How long the lock of a command that is dead can outlive it: its helper ends with it, but not in the same instant. */
+const dyingMs = 5000;
+
+/** The same for every worktree on which no command is at work. */
 export const recoverWorkspace = async (session: WorkspaceSession): Promise<void> => {
-  if (readdirSync(session.layout.intents).length === 0) return;
-  const worktrees = new Set(listIntents(session.layout).map((intent) => intent.worktree));
-  if (worktrees.size === 0 || !(await session.tryLock('store', true))) return;
+  if (!session.logIsReadable) return;
+  const patience = new Map<string, number>();
+  for (const { worktree, pid } of listIntents(session.layout)) {
+    patience.set(worktree, isAlive(pid) ? (patience.get(worktree) ?? 0) : dyingMs);
+  }
+  if (patience.size === 0 || !(await session.tryLock('store', true, Math.max(...patience.values())))) return;
   try {
-    for (const worktree of worktrees) {
+    for (const [worktree, waitMs] of patience) {
       const lock = `worktree-${worktree}`;
-      if (!(await session.tryLock(lock))) continue;
+      if (!(await session.tryLock(lock, false, waitMs))) continue;
       try {
         await recoverWorktree(session, worktree);
       } finally {
@@ -124,4 +131,16 @@ export const recoverWorkspace = async (session: WorkspaceSession): Promise<void>
     await session.unlock('store');
   }
   session.refresh();
+};
+
+/** Goes on with a collection that was cut off, unless it is still at work. */
+export const recoverCollection = async (session: WorkspaceSession): Promise<void> => {
+  const { unfinishedCollection: unfinished } = session.state;
+  if (!unfinished || !(await session.tryLock('store', false, isAlive(unfinished.pid) ? 0 : dyingMs))) return;
+  try {
+    session.refresh();
+    await finishCollection(session);
+  } finally {
+    await session.unlock('store');
+  }
 };

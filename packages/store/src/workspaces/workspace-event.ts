@@ -30,7 +30,11 @@ export type WorkspaceEvent =
   | { readonly type: 'unpin'; readonly data: { readonly snapshot_id: string } }
   | {
       readonly type: 'gc_mark';
-      readonly data: { readonly plan_id: string; readonly snapshots: readonly string[] };
+      readonly data: {
+        readonly plan_id: string;
+        readonly snapshots: readonly string[];
+        readonly pid: number;
+      };
     }
   | { readonly type: 'gc_done'; readonly data: { readonly plan_id: string; readonly freed_bytes: number } }
   | { readonly type: 'repair'; readonly data: { readonly what: string } };

@@ -73,6 +73,15 @@ export class WorkspaceSession implements Disposable {
     return this.#state;
   }
 
+  get logIsReadable(): boolean {
+    try {
+      return this.state !== undefined;
+    } catch (error) {
+      if (error instanceof CoppiceError && error.code === 'corrupt') return false;
+      throw error;
+    }
+  }
+
   get settings(): WorkspaceSettings {
     return readSettings(this.layout);
   }

@@ -8,7 +8,7 @@ export class WorkspaceState {
   readonly worktrees = new Map<string, WorktreeRecord>();
   readonly pins = new Map<string, string>();
   /** A collection whose snapshots are gone from history, but whose space is not freed yet. */
-  unfinishedCollection: string | undefined;
+  unfinishedCollection: { readonly planId: string; readonly pid: number } | undefined;
 
   constructor(lines: readonly LogLine[]) {
     for (const line of lines) this.#apply(line);
@@ -71,7 +71,7 @@ export class WorkspaceState {
         break;
       case 'gc_mark':
         for (const id of line.data.snapshots) this.snapshots.delete(id);
-        this.unfinishedCollection = line.data.plan_id;
+        this.unfinishedCollection = { planId: line.data.plan_id, pid: line.data.pid };
         break;
       case 'gc_done':
         this.unfinishedCollection = undefined;

@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { EntryChange } from '../trees/tree-difference.ts';
 import type { CollectionPlan, CollectionResult } from './collect-garbage.ts';
@@ -39,11 +40,15 @@ export class Workspace implements Disposable {
     return this.session.worktree;
   }
 
-  /** Finishes or undoes what killed commands left, and says so. */
+  /** Finishes or undoes what killed commands left, and says so. A log that cannot be read is not for this to report. */
   async recover(): Promise<void> {
-    const { readdirSync } = await import('node:fs');
-    if (readdirSync(this.session.layout.intents).length === 0) return;
-    await (await import('./recover.ts')).recoverWorkspace(this.session);
+    const { session } = this;
+    if (readdirSync(session.layout.intents).length > 0) {
+      await (await import('./recover.ts')).recoverWorkspace(session);
+    }
+    if (session.logIsReadable && session.state.unfinishedCollection) {
+      await (await import('./recover.ts')).recoverCollection(session);
+    }
   }
 
   resolve(reference: string): SnapshotRecord {
@@ -150,11 +155,8 @@ export class Workspace implements Disposable {
     const { finishCollection, loadPlan, runCollection } = await import('./collect-garbage.ts');
     await this.session.lock('store');
     this.session.refresh();
-    const unfinished = this.session.state.unfinishedCollection;
-    const freed = await finishCollection(this.session);
-    if (unfinished && (planId === undefined || planId === unfinished)) {
-      return { plan_id: unfinished, deleted: 0, freed_bytes: freed };
-    }
+    const finished = await finishCollection(this.session);
+    if (finished && (planId === undefined || planId === finished.plan_id)) return finished;
     return runCollection(this.session, loadPlan(this.session, planId));
   }
 

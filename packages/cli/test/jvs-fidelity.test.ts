@@ -1,0 +1,201 @@
+import { appendFile, mkdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
+import { canMount, MountedFilesystem } from './jvs-mounted.ts';
+
+let jvs: JvsFixture;
+const places: Record<string, string> = {};
+const mounted: MountedFilesystem[] = [];
+const kinds = canMount ? (['plain', 'btrfs', 'xfs'] as const) : (['plain'] as const);
+const engines: Readonly<Record<string, string>> = { btrfs: 'btrfs', xfs: 'reflink-copy' };
+
+beforeAll(async () => {
+  jvs = await JvsFixture.create();
+  places.plain = jvs.work;
+  for (const kind of kinds) {
+    if (kind === 'plain') continue;
+    const filesystem = await MountedFilesystem.create(kind, jvs.home);
+    mounted.push(filesystem);
+    places[kind] = filesystem.path;
+  }
+});
+afterAll(async () => {
+  for (const filesystem of mounted) await filesystem[Symbol.asyncDispose]();
+  await jvs[Symbol.asyncDispose]();
+});
+
+/** One of everything that a directory can hold. */
+const everything = `
+mkdir -p dirs/empty 'dirs/with space' modes links special attributes names
+for mode in 600 644 755 4755 2711 400; do echo $mode > modes/$mode; chmod $mode modes/$mode; done
+mkdir -m 1777 modes/sticky; mkdir -m 500 modes/readonly
+echo one > links/first; ln links/first links/second; ln links/first dirs/third
+ln -s nowhere links/dangling; ln -s ../modes/644 links/good; ln -s . links/self
+mkfifo -m 640 special/fifo
+truncate -s 8M special/hole; printf end | dd of=special/hole bs=1 seek=6000000 conv=notrunc status=none
+truncate -s 100K special/small-hole; printf x | dd of=special/small-hole bs=1 seek=90000 conv=notrunc status=none
+head -c 3000000 /dev/urandom > special/large
+: > special/empty
+printf 'not utf-8' > "$(printf 'names/caf\\xe9')"; mkdir "$(printf 'names/d\\xff')"; echo y > "$(printf 'names/d\\xff/y')"
+echo n > $'names/new\\nline'; echo q > 'names/"quote'\\''s"'; echo u > names/ünïcödé
+echo j > .jvs-tmp-user; echo r > .READY; echo s > .jvs
+setfattr -n user.comment -v 'a value' attributes/ ; echo a > attributes/file; setfattr -n user.x -v 0x00ff01 attributes/file
+touch -h -d '2001-02-03 04:05:06.123456789' links/dangling modes/644; touch -d '1969-12-31 23:59:58.5 UTC' modes/755
+touch -d '2010-01-01 00:00:00.987654321' dirs/empty names`;
+
+const asRoot = `
+chown 1234:2345 modes/600; chown -h 4321:5432 links/good; chown 7:8 dirs/empty
+setfacl -m u:1234:rw attributes/file; setfacl -d -m g:99:rx attributes
+mknod special/null c 1 3
+touch -d '2011-11-11 11:11:11' modes dirs links special attributes names`;
+
+const wreck = `
+rm -rf dirs modes/4755 names special/hole links; mkdir special/fifo.d; rm special/fifo; mkdir special/fifo
+chmod 777 modes/sticky; echo more >> special/large; echo changed > attributes/file; setfattr -x user.comment attributes
+ln -s x dirs; echo new > brand-new; chmod 000 modes/644; touch .`;
+
+describe.each(kinds)('on %s', (kind) => {
+  const workspace = async (name: string): Promise<string> => {
+    const cwd = places[kind] ?? '';
+    const { engine } = await jvs.json<{ engine: string }>(['init', name], { cwd });
+    if (engines[kind]) expect(engine).toBe(engines[kind]);
+    return join(cwd, name, 'main');
+  };
+
+  test('a snapshot gives back modes, owners, times, links, holes, attributes, special files and strange names', async () => {
+    const cwd = await workspace('everything');
+    const made = await jvs.bash(`${everything}\n${canMount ? asRoot : ''}`, { cwd });
+    expect(made).toMatchObject({ code: 0, stderr: '' });
+    const before = await digestOf(cwd);
+    await jvs.ok(['snapshot', 'all', '--tag', 'all'], { cwd });
+    expect(await digestOf(cwd)).toBe(before);
+    expect((await jvs.bash(wreck, { cwd })).code).toBe(0);
+    await jvs.ok(['restore', 'all'], { cwd });
+    expect(await digestOf(cwd)).toBe(before);
+    const hole = await stat(join(cwd, 'special/hole'));
+    expect(hole.blocks * 512).toBeLessThan(1_000_000);
+    expect((await stat(join(cwd, 'special/small-hole'))).blocks * 512).toBeLessThan(60_000);
+    expect((await stat(join(cwd, 'links/first'))).nlink).toBe(3);
+    expect(await jvs.ok(['diff', 'all'], { cwd })).toBe('');
+    await jvs.ok(['worktree', 'fork', 'all', 'copy'], { cwd });
+    expect(await digestOf(join(cwd, '../worktrees/copy/main'))).toBe(before);
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true, findings: [] });
+    const wrecked = (
+      await jvs.json<{ snapshot_id: string; automatic: boolean }[]>(['history'], { cwd })
+    ).find(({ automatic }) => automatic);
+    await jvs.ok(['restore', wrecked?.snapshot_id ?? ''], { cwd });
+    expect(await readText(join(cwd, 'brand-new'))).toBe('new\n');
+    await jvs.ok(['restore', 'all'], { cwd });
+    expect(await digestOf(cwd)).toBe(before);
+  });
+
+  test('hard links become separate files and separate files hard links, and back', async () => {
+    const cwd = await workspace('links');
+    await jvs.bash('echo a > a; ln a b; mkdir z; ln a z/c', { cwd });
+    await jvs.ok(['snapshot', 'linked'], { cwd });
+    await jvs.bash('rm b z/c; echo a > b; echo a > z/c; ln b z/d', { cwd });
+    await jvs.ok(['snapshot', 'apart'], { cwd });
+    const links = async (...names: string[]): Promise<number[]> =>
+      Promise.all(names.map(async (name) => (await stat(join(cwd, name))).nlink));
+    await jvs.ok(['restore', 'linked'], { cwd });
+    expect(await links('a', 'b', 'z/c')).toEqual([3, 3, 3]);
+    await jvs.ok(['restore', 'apart'], { cwd });
+    expect(await links('a', 'b', 'z/c', 'z/d')).toEqual([1, 2, 1, 2]);
+    await jvs.ok(['restore', 'linked'], { cwd });
+    await appendFile(join(cwd, 'z/c'), 'more');
+    expect(await readText(join(cwd, 'a'))).toBe('a\nmore');
+    await jvs.ok(['restore', 'linked'], { cwd });
+    expect(await readText(join(cwd, 'b'))).toBe('a\n');
+    expect(await links('a', 'b', 'z/c')).toEqual([3, 3, 3]);
+    await rename(join(cwd, 'z'), join(cwd, '0'));
+    await jvs.ok(['snapshot', 'moved'], { cwd });
+    await jvs.ok(['restore', 'linked'], { cwd });
+    expect(await links('a', 'b', 'z/c')).toEqual([3, 3, 3]);
+    expect(await jvs.ok(['diff', 'linked'], { cwd })).toBe('');
+  });
+
+  test('a change that keeps size and time is seen', async () => {
+    const cwd = await workspace('sly');
+    const file = join(cwd, 'f');
+    for (let round = 0; round < 5; round += 1) {
+      await writeFile(file, 'aaaa');
+      await utimes(file, 1_000_000, 1_000_000);
+      await jvs.ok(['snapshot', 'a'], { cwd });
+      await writeFile(file, 'bbbb');
+      await utimes(file, 1_000_000, 1_000_000);
+      await jvs.ok(['snapshot', 'b', '--tag', `b${round}`], { cwd });
+      await writeFile(file, 'cccc');
+      await utimes(file, 1_000_000, 1_000_000);
+      await jvs.ok(['restore', `b${round}`], { cwd });
+      expect(await readText(file)).toBe('bbbb');
+    }
+  });
+
+  test('what did not change since the parent is not written again, also when it was moved', async () => {
+    const cwd = await workspace('sharing');
+    await mkdir(join(cwd, 'd'));
+    for (let file = 0; file < 20; file += 1)
+      await writeFile(join(cwd, `d/${file}`), `${file}`.repeat(20_000));
+    await jvs.ok(['snapshot', 'one'], { cwd });
+    const again = await jvs.json<{ new_bytes: number }>(['snapshot', 'two'], { cwd });
+    expect(again.new_bytes).toBe(0);
+    await writeFile(join(cwd, 'd/3'), 'other');
+    const changed = await jvs.json<{ new_bytes: number }>(['snapshot', 'three'], { cwd });
+    expect(changed.new_bytes).toBeLessThan(5_000);
+    await rename(join(cwd, 'd'), join(cwd, 'e'));
+    const moved = await jvs.json<{ new_bytes: number }>(['snapshot', 'four'], { cwd });
+    expect(moved.new_bytes).toBeLessThan(5_000);
+    await rm(join(cwd, 'e'), { recursive: true });
+    await jvs.ok(['restore', 'one'], { cwd });
+    expect(await readText(join(cwd, 'd/7'))).toBe('7'.repeat(20_000));
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+
+  test('collection on this engine leaves what remains whole', async () => {
+    const cwd = await workspace('collected');
+    for (const note of ['one', 'two', 'three']) {
+      await writeFile(join(cwd, note), note.repeat(200_000));
+      await jvs.ok(['snapshot', note], { cwd });
+    }
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    expect(await jvs.json(['gc', 'run'], { cwd })).toMatchObject({ deleted: 2 });
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true, findings: [] });
+    await rm(join(cwd, 'one'));
+    await jvs.ok(['restore', 'HEAD'], { cwd });
+    expect(await readText(join(cwd, 'one'))).toBe('one'.repeat(200_000));
+  });
+});
+
+describe.skipIf(!canMount)('engines', () => {
+  test('a subvolume inside a worktree is not lost: the snapshot is taken another way, aloud', async () => {
+    const cwd = join(places.btrfs ?? '', 'nested', 'main');
+    await jvs.ok(['init', 'nested'], { cwd: places.btrfs ?? '' });
+    expect((await jvs.bash('btrfs subvolume create inner; echo deep > inner/file', { cwd })).code).toBe(0);
+    const taken = await jvs.jvs(['snapshot', 'n', '--json'], { cwd });
+    expect(taken.stderr).toMatch(/inner is a btrfs subvolume of its own/);
+    expect(JSON.parse(taken.stdout)).toMatchObject({ engine: 'reflink-copy', requested_engine: 'btrfs' });
+    await rm(join(cwd, 'inner/file'));
+    await jvs.ok(['restore', 'n'], { cwd });
+    expect(await readText(join(cwd, 'inner/file'))).toBe('deep\n');
+  });
+
+  test('JVS_ENGINE forces an engine for one snapshot, and its parent may be of another', async () => {
+    const cwd = join(places.btrfs ?? '', 'mixed', 'main');
+    await jvs.ok(['init', 'mixed'], { cwd: places.btrfs ?? '' });
+    await writeFile(join(cwd, 'f'), 'x'.repeat(400_000));
+    await writeFile(join(cwd, 'g'), 'small');
+    const forced = { cwd, env: { JVS_ENGINE: 'copy' } };
+    expect(await jvs.json(['snapshot', 'one'], { cwd })).toMatchObject({ engine: 'btrfs', storage: 'tree' });
+    expect(await jvs.json(['snapshot', 'two'], forced)).toMatchObject({ engine: 'copy', storage: 'objects' });
+    expect(await jvs.json(['snapshot', 'three'], { cwd })).toMatchObject({ engine: 'btrfs' });
+    await writeFile(join(cwd, 'f'), 'gone');
+    for (const note of ['two', 'one', 'three']) {
+      await writeFile(join(cwd, 'g'), note);
+      await jvs.ok(['restore', note, '--discard'], { cwd });
+      expect(await readText(join(cwd, 'g'))).toBe('small');
+      expect((await readText(join(cwd, 'f'))).length).toBe(400_000);
+    }
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+});

@@ -1,0 +1,52 @@
+import { execFile } from 'node:child_process';
+import { mkdir, rm, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+const makers = {
+  btrfs: ['mkfs.btrfs', '-q'],
+  xfs: ['mkfs.xfs', '-q'],
+} as const;
+
+/** Whether loop devices can be mounted here. */
+export const canMount = process.getuid?.() === 0;
+
+/** A filesystem of its own in a file, mounted below a directory. */
+export class MountedFilesystem implements AsyncDisposable {
+  readonly path: string;
+  readonly #image: string;
+
+  private constructor(path: string, image: string) {
+    this.path = path;
+    this.#image = image;
+  }
+
+  static async create(kind: keyof typeof makers, below: string): Promise<MountedFilesystem> {
+    const mounted = new MountedFilesystem(join(below, kind), join(below, `${kind}.img`));
+    await writeFile(mounted.#image, '');
+    await truncate(mounted.#image, 512 * 1024 * 1024);
+    const [maker, ...options] = makers[kind];
+    await run(maker, [...options, mounted.#image]);
+    await mkdir(mounted.path);
+    await run('mount', ['-o', 'loop', mounted.#image, mounted.path]);
+    return mounted;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // A program that has been told to end may still hold a file for a moment.
+    const deadline = Date.now() + 60_000;
+    for (;;) {
+      try {
+        await run('umount', [this.path]);
+        break;
+      } catch (error) {
+        if (Date.now() > deadline) throw error;
+        await setTimeout(50);
+      }
+    }
+    await rm(this.#image, { force: true });
+  }
+}
