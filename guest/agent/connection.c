@@ -14,6 +14,7 @@
 #define OUTPUT_HIGH (256u << 10)
 #define OUTPUT_STOP_READING (1u << 20)
 #define LAZY_FLUSH_MS 2
+#define LINGER_MS 2000
 
 static struct connection *connections;
 
@@ -65,6 +66,7 @@ static void connection_kill(struct connection *c) {
   c->dead = true;
   connection_end_session(c);
   timer_disarm(&c->flush_timer);
+  timer_disarm(&c->linger_timer);
   if (c->out.fd == c->in.fd) {
     c->out.on_event = NULL;
     c->out.fd = -1;
@@ -281,7 +283,20 @@ static void take_frames(struct connection *c) {
   }
 }
 
+static void drop_input(struct connection *c) {
+  static uint8_t scratch[65536];
+  ssize_t n = read(c->in.fd, scratch, sizeof scratch);
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+    connection_kill(c);
+  else if (n < 0 && errno == EAGAIN)
+    c->in.ready = false;
+}
+
 static void read_input(struct connection *c) {
+  if (c->closing && c->in.ready) {
+    drop_input(c);
+    return;
+  }
   if (!c->in.ready || c->closing || queued(c) >= OUTPUT_STOP_READING) return;
   if (c->input == NULL) c->input = must_alloc(INPUT_BYTES);
   if (c->input_start == c->input_end) {
@@ -335,7 +350,12 @@ static void flush(struct connection *c) {
       c->output = NULL;
       c->output_capacity = c->output_start = c->output_end = 0;
     }
-    if (c->closing) connection_kill(c);
+    if (c->closing && !c->lingering) {
+      /* Closed at once with input unread, the kernel would take back what was just sent: the reason. */
+      c->lingering = true;
+      shutdown(c->out.fd, SHUT_WR);
+      timer_arm(&c->linger_timer, LINGER_MS);
+    }
   }
 }
 
@@ -369,6 +389,7 @@ bool connections_busy(void) {
   for (struct connection *c = connections; c != NULL; c = c->next) {
     if (c->flush_now && !c->out_blocked) return true;
     if (c->active_head != NULL && queued(c) < OUTPUT_HIGH) return true;
+    if (c->closing && c->in.ready) return true;
     if ((c->in.ready || c->stalled) && !c->closing && queued(c) < OUTPUT_STOP_READING) return true;
   }
   return false;
@@ -393,6 +414,8 @@ static void on_output(struct item *item, uint32_t events) {
   c->out_blocked = false;
 }
 
+static void on_linger_over(struct timer *timer) { connection_kill(timer->owner); }
+
 static void on_flush_time(struct timer *timer) {
   struct connection *c = timer->owner;
   c->flush_now = true;
@@ -406,6 +429,7 @@ struct connection *connection_open(int in_fd, int out_fd) {
   c->in = (struct item){.fd = in_fd, .ready = true, .on_event = on_input, .owner = c};
   c->out = (struct item){.fd = out_fd, .on_event = on_output, .owner = c};
   c->flush_timer = (struct timer){.on_time = on_flush_time, .owner = c};
+  c->linger_timer = (struct timer){.on_time = on_linger_over, .owner = c};
   c->next = connections;
   connections = c;
   if (!loop_add(&c->in, EPOLLET | (c->stdio ? EPOLLIN : EPOLLIN | EPOLLOUT | EPOLLRDHUP))) {

@@ -14,6 +14,9 @@ struct connection {
   /* Nothing is read any more; it is closed when what is queued has been sent. */
   bool closing;
   bool dead;
+  /* All is sent; what the peer still sends is dropped until it has seen that. */
+  bool lingering;
+  struct timer linger_timer;
   bool out_blocked;
   /* Frames have come that wait for room for their answers. */
   bool stalled;

@@ -33,14 +33,17 @@ static void on_connect(struct item *item, uint32_t events) {
 
 static int bind_path(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (strlen(path) >= sizeof address.sun_path) {
+  /* It gets its name when it listens: whoever sees the path can connect. */
+  int length = snprintf(address.sun_path, sizeof address.sun_path, "%s~", path);
+  if (length < 0 || (size_t)length >= sizeof address.sun_path) {
     errno = ENAMETOOLONG;
     die(path);
   }
-  memcpy(address.sun_path, path, strlen(path) + 1);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   mode_t mask = umask(0177);
-  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 64) < 0) die(path);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 64) < 0 ||
+      rename(address.sun_path, path) < 0)
+    die(path);
   umask(mask);
   return fd;
 }

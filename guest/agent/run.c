@@ -113,11 +113,12 @@ static void send_last_word(struct run *run) {
     memmove(word, word + 1, (size_t)n);
     type = n > 0 ? word[0] : 0;
   }
+  if (n < 2) type = 0;
   if (type == FRAME_DONE) {
-    struct buffer body = {word + 1, (size_t)n - 1, 0};
+    struct buffer body = {word + 2, (size_t)n - 2, 0};
     channel_done(channel, &body);
   } else if (type == FRAME_ERROR) {
-    struct reader r = {word + 1, word + n, false};
+    struct reader r = {word + 2, word + n, false};
     const char *code = read_string(&r);
     int error = (int)read_u32(&r);
     const char *message = read_string(&r);
@@ -155,11 +156,19 @@ static enum pump pump_run(struct channel *channel) {
     size_t granted;
     uint8_t *payload = channel_reserve(channel, FRAME_MAX_PAYLOAD, &granted);
     if (payload == NULL) break;
-    ssize_t n = read(run->out[i].fd, payload, granted);
-    if (n > 0) {
-      run->owed[i] = run->owed[i] > (size_t)n ? run->owed[i] - (size_t)n : 0;
-      channel_commit(channel, (uint8_t)i, (size_t)n);
-      if ((size_t)n == FRAME_MAX_PAYLOAD && !run->large_pipe[i]) {
+    size_t taken = 0;
+    ssize_t n;
+    /* Many programs write little at a time: what is there by now goes into one frame. */
+    while ((n = read(run->out[i].fd, payload + taken, granted - taken)) > 0 && (taken += (size_t)n) < granted) {
+    }
+    if (taken > 0) {
+      run->owed[i] = run->owed[i] > taken ? run->owed[i] - taken : 0;
+      channel_commit(channel, (uint8_t)i, taken);
+      if (n < 0 && errno == EAGAIN) {
+        run->out[i].ready = false;
+        run->owed[i] = 0;
+      }
+      if (taken == FRAME_MAX_PAYLOAD && !run->large_pipe[i]) {
         /* Much is coming: fewer turns between the two are worth the memory. Refused by a limit, it goes on as it is. */
         run->large_pipe[i] = true;
         (void)fcntl(run->out[i].fd, F_SETPIPE_SZ, LARGE_PIPE);
@@ -367,12 +376,11 @@ void worker_write(const void *bytes, size_t length) {
 }
 
 static void last_word(uint8_t type, const void *bytes, size_t length) {
-  uint8_t word[4096];
-  if (length > sizeof word - 1) length = sizeof word - 1;
-  word[0] = type;
-  if (length > 0) memcpy(word + 1, bytes, length);
-  /* One write of at most PIPE_BUF bytes arrives whole. */
-  if (write(2, word, length + 1) < 0) _exit(71);
+  uint8_t word[4096] = {type};
+  if (length > sizeof word - 2) length = sizeof word - 2;
+  if (length > 0) memcpy(word + 2, bytes, length);
+  /* One write of at most PIPE_BUF bytes arrives whole. Only "ready" is a single byte: that tells it from the last word. */
+  if (write(2, word, type == FRAME_REPLY ? 1 : length + 2) < 0) _exit(71);
 }
 
 void worker_ready(void) { last_word(FRAME_REPLY, NULL, 0); }

@@ -66,7 +66,7 @@ static void forget(struct watching *w, int wd) {
   *watched = (struct watched){0};
 }
 
-static int add(struct watching *w, const char *path) {
+static int add(struct watching *w, const char *path, bool *fresh) {
   int wd = inotify_add_watch(w->fd, path, MASK);
   if (wd < 0) {
     if (errno == ENOSPC)
@@ -80,15 +80,18 @@ static int add(struct watching *w, const char *path) {
     memset(w->table + w->table_size, 0, (size - w->table_size) * sizeof *w->table);
     w->table_size = size;
   }
+  *fresh = w->table[wd].path == NULL;
   free(w->table[wd].path);
   w->table[wd].path = must_copy(path);
   return wd;
 }
 
-/* Watches a directory and those below it. A new one may have been filled before it was watched: what is there is reported. */
+/* Watches a directory and those below it. One that was not watched yet may have been filled meanwhile: if asked to, what is in
+   it is reported. */
 static void add_tree(struct watching *w, const char *path, bool report) {
-  int wd = add(w, path);
-  if (wd < 0) return; /* Gone again. */
+  bool fresh;
+  int wd = add(w, path, &fresh);
+  if (wd < 0) return; /* Gone again, or moved: then the event of that brings us back. */
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return;
   size_t count;
@@ -97,13 +100,13 @@ static void add_tree(struct watching *w, const char *path, bool report) {
     struct stat st;
     if (fstatat(fd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0) continue;
     char *child = join_path(path, names[i]);
-    if (report) emit(w, CREATED, child, NULL);
+    if (report && fresh) emit(w, CREATED, child, NULL);
     if (S_ISDIR(st.st_mode)) add_tree(w, child, report);
     free(child);
   }
   close(fd);
   if (names == NULL) return;
-  if (report) {
+  if (report && fresh) {
     free_names(w->table[wd].known, w->table[wd].known_count);
     w->table[wd].known = names;
     w->table[wd].known_count = count;
@@ -186,7 +189,11 @@ static void handle(struct watching *w, const struct inotify_event *event) {
   char *path = join_path(watched->path, event->name);
   if (second_half) {
     emit(w, MOVED, w->moved_from, path);
-    if (directory && w->recursive) rename_below(w, w->moved_from, path);
+    if (directory && w->recursive) {
+      rename_below(w, w->moved_from, path);
+      /* Directories that came just before may not have been found under their old path any more. */
+      add_tree(w, path, true);
+    }
     free(w->moved_from);
     w->moved_from = NULL;
   } else if (event->mask & (IN_CREATE | IN_MOVED_TO)) {
@@ -216,7 +223,8 @@ static void watch_worker(void *argument) {
   /* Below a link to a directory is what is meant; links further down are not followed. */
   char *resolved = realpath(w->path, NULL);
   if (resolved == NULL || lstat(resolved, &st) < 0) worker_fail_errno(errno, "cannot watch %.1024s", w->path);
-  w->root = add(w, resolved);
+  bool fresh;
+  w->root = add(w, resolved, &fresh);
   if (w->root < 0) worker_fail_errno(errno, "cannot watch %.1024s", w->path);
   if (w->recursive && S_ISDIR(st.st_mode)) add_tree(w, resolved, false);
   /* Paths begin as the caller wrote them. */

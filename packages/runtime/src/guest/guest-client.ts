@@ -109,7 +109,10 @@ export class GuestClient implements Guest {
 
   async stat(path: string): Promise<FileStat> {
     const { body } = await this.#link.call(operation.stat, this.#path(path).finish());
-    return decodeStat(new BodyReader(body));
+    const reader = new BodyReader(body);
+    const stat = decodeStat(reader);
+    reader.finish();
+    return stat;
   }
 
   async list(

@@ -177,9 +177,11 @@ export class GuestLink implements ChannelLink {
     }
     const channel = this.#channelOf(id);
     if (channel === undefined) return;
+    // Decoded first: what cannot be understood fails the link, and with it this channel.
+    const failure = type === frameType.error ? this.#decodeError(payload) : undefined;
     if (type === frameType.done || type === frameType.error) this.#channels.delete(id);
-    if (type === frameType.error) channel.fail(this.#decodeError(payload));
-    else channel.receiveFrame(type, payload);
+    if (failure === undefined) channel.receiveFrame(type, payload);
+    else channel.fail(failure);
   }
 
   #onLinkFrame(type: number, payload: Buffer): void {

@@ -1,0 +1,290 @@
+import { randomBytes } from 'node:crypto';
+import { once as eventOnce } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connectGuest, GuestLink } from '../src/index.ts';
+import { type Agent, collect, residentBytes, run, startAgent } from './guest/start-agent.ts';
+
+let agent: Agent;
+beforeAll(async () => {
+  agent = await startAgent({ asInit: true });
+});
+afterAll(() => agent.stop());
+
+const frame = (type: number, channel: number, payload: Buffer = Buffer.alloc(0), flags = 0): Buffer => {
+  const header = Buffer.alloc(12);
+  header.writeUInt32LE(payload.length, 0);
+  header[4] = type;
+  header[5] = flags;
+  header.writeUInt32LE(channel, 8);
+  return Buffer.concat([header, payload]);
+};
+const u32 = (value: number) => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+};
+const hello = (version = 1) =>
+  frame(1, 0, Buffer.concat([Buffer.from('COPPICE1'), u32(version), Buffer.alloc(8, 7)]));
+const request = (channel: number, op: number, body: Buffer, window = 65_536) =>
+  frame(2, channel, Buffer.concat([Buffer.of(op), u32(window), body]));
+const string = (text: string) =>
+  Buffer.concat([u32(Buffer.byteLength(text)), Buffer.from(text), Buffer.of(0)]);
+/** Any text is a name to it. */
+const hostnameOperation = 22;
+const catBody = Buffer.concat([u32(0), string(''), string('/'), u32(1), string('cat'), u32(0)]);
+
+/** Sends bytes to the agent and gives all that it says until it closes the connection. */
+const provoke = async (...parts: Buffer[]): Promise<string> => {
+  const socket = connect(agent.socketPath);
+  await eventOnce(socket, 'connect');
+  socket.write(Buffer.concat(parts));
+  return (await collect(socket)).toString('latin1');
+};
+
+describe('the agent, against a hostile host', () => {
+  it.each<[string, RegExp, Buffer[]]>([
+    ['garbage', /malformed/, [Buffer.alloc(100, 0xee)]],
+    ['a frame before the hello', /not a hello/, [request(1, 1, catBody)]],
+    ['a hello of another version', /version 1/, [hello(99)]],
+    ['a hello cut short', /malformed/, [frame(1, 0, Buffer.from('COPP'))]],
+    ['a frame that is too large', /malformed/, [hello(), Buffer.concat([u32(70_000), Buffer.alloc(8, 4)])]],
+    ['an unknown type', /malformed/, [hello(), frame(99, 1)]],
+    ['a type that only the agent sends', /malformed/, [hello(), frame(9, 1)]],
+    ['data for a channel that never was', /never opened/, [hello(), frame(4, 5, Buffer.from('x'))]],
+    ['a channel used twice', /reuses/, [hello(), request(1, 1, catBody), request(1, 1, catBody)]],
+    [
+      'more data than was granted',
+      /not granted/,
+      [
+        hello(),
+        request(1, 18, Buffer.concat([string('/'), Buffer.of(0)])),
+        ...Array.from({ length: 40 }, () => frame(4, 1, Buffer.alloc(65_536))),
+      ],
+    ],
+    [
+      'data for a call that takes none',
+      /not granted/,
+      [
+        hello(),
+        request(1, 13, Buffer.concat([string('/proc/version'), Buffer.alloc(8), Buffer.alloc(8, 0xff)]), 0),
+        frame(4, 1, Buffer.from('x')),
+      ],
+    ],
+    ['a window without end', /window/, [hello(), request(1, 1, catBody, 0xffff_ffff)]],
+    [
+      'a credit that is malformed',
+      /credit/,
+      [hello(), request(1, 1, catBody), frame(6, 1, Buffer.from('xyz'))],
+    ],
+    [
+      'credit without end',
+      /credit/,
+      [hello(), request(1, 1, catBody), ...Array.from({ length: 5 }, () => frame(6, 1, u32(16 << 20)))],
+    ],
+    ['an end twice', /ended twice/, [hello(), request(1, 1, catBody), frame(5, 1), frame(5, 1)]],
+    ['a signal that is none', /signal/, [hello(), request(1, 1, catBody), frame(7, 1, u32(1000))]],
+    [
+      'a request without end',
+      /4 MiB/,
+      [hello(), ...Array.from({ length: 70 }, () => frame(2, 1, Buffer.alloc(65_536), 1))],
+    ],
+    [
+      'requests that interleave',
+      /complete/,
+      [hello(), frame(2, 1, Buffer.alloc(10), 1), frame(2, 2, Buffer.alloc(10))],
+    ],
+    ['a request without an operation', /no operation/, [hello(), frame(2, 1)]],
+  ])('answers %s with a reason and closes', async (_, reason, parts) => {
+    expect(await provoke(...parts)).toMatch(reason);
+    expect((await run(agent.guest, ['echo', 'unharmed'])).stdout).toBe('unharmed\n');
+  });
+
+  it('refuses bodies that make no sense, and keeps the connection', async () => {
+    const bodies = [
+      Buffer.alloc(1),
+      Buffer.alloc(64, 0xff),
+      string('relative'),
+      Buffer.concat([u32(5), Buffer.from('/a\0bc'), Buffer.of(0)]),
+      Buffer.concat([u32(0), Buffer.of(1)]),
+    ];
+    const operations = Array.from({ length: 30 }, (_, i) => i).filter((op) => op !== hostnameOperation);
+    const requests = bodies.flatMap((body, b) => operations.map((op) => request(1 + b * 100 + op, op, body)));
+    const socket = connect(agent.socketPath);
+    await eventOnce(socket, 'connect');
+    socket.write(Buffer.concat([hello(), ...requests]));
+    const codes: string[] = [];
+    let seen = Buffer.alloc(0);
+    for await (const chunk of socket) {
+      seen = Buffer.concat([seen, chunk]);
+      while (seen.length >= 12 && seen.length >= 12 + seen.readUInt32LE(0)) {
+        const payload = seen.subarray(12, 12 + seen.readUInt32LE(0));
+        if (seen[4] === 10) codes.push(payload.toString('latin1', 4, 4 + payload.readUInt32LE(0)));
+        seen = seen.subarray(12 + payload.length);
+      }
+      if (codes.length === requests.length) break;
+    }
+    expect(new Set(codes)).toEqual(new Set(['invalid_argument', 'unsupported']));
+    socket.destroy();
+    expect((await run(agent.guest, ['echo', 'unharmed'])).stdout).toBe('unharmed\n');
+  });
+
+  it('survives random bytes after the hello, byte by byte and in one piece', async () => {
+    for (let round = 0; round < 200; round++) {
+      const socket = connect(agent.socketPath);
+      socket.on('error', () => {});
+      await eventOnce(socket, 'connect');
+      socket.write(hello());
+      const noise = randomBytes(1 + Math.floor(Math.random() * 3000));
+      if (round % 2 === 0) noise.writeUInt32LE(noise.length % 4000, 0);
+      socket.end(noise);
+      socket.resume();
+      await eventOnce(socket, 'close');
+    }
+    expect((await run(agent.guest, ['echo', 'unharmed'])).stdout).toBe('unharmed\n');
+  });
+
+  it('does not grow for a host that asks and never listens', async () => {
+    const before = await residentBytes(agent.guest, 1);
+    const socket = connect(agent.socketPath);
+    socket.on('error', () => {});
+    await eventOnce(socket, 'connect');
+    socket.pause();
+    socket.write(hello());
+    const asks = Buffer.concat(Array.from({ length: 1000 }, (_, i) => request(i + 1, 11, string('/'))));
+    const followUp = (from: number) =>
+      Buffer.concat(Array.from({ length: 1000 }, (_, i) => request(from + i, 11, string('/'))));
+    socket.write(asks);
+    for (let i = 1; i < 100; i++) socket.write(followUp(i * 1000 + 1));
+    expect((await run(agent.guest, ['echo', 'unharmed'])).stdout).toBe('unharmed\n');
+    expect((await residentBytes(agent.guest, 1)) - before).toBeLessThan(8 << 20);
+    socket.destroy();
+  });
+
+  it('has a limit of open calls', async () => {
+    const other = await connectGuest(agent.socketPath);
+    const job = await other.startJob({ argv: ['sleep', '1000'] });
+    const waiting = Array.from({ length: 1030 }, () =>
+      other.readJob(job.id, { waitMs: 600_000 }).then(
+        () => 'answered',
+        (error) => error.code,
+      ),
+    );
+    expect(await Promise.race(waiting.slice(1024))).toBe('limit_reached');
+    await agent.guest.signalJob(job.id, 9);
+    expect(new Set(await Promise.all(waiting))).toEqual(new Set(['answered', 'limit_reached']));
+    other.close();
+  });
+});
+
+describe('the client, against a hostile agent', () => {
+  const serve = async (
+    onConnection: (socket: Socket) => void,
+    use: (path: string) => Promise<void>,
+  ): Promise<void> => {
+    const dir = mkdtempSync(join(tmpdir(), 'coppice-fake-agent-'));
+    const server: Server = createServer((socket) => {
+      socket.on('error', () => {});
+      onConnection(socket);
+    }).listen(join(dir, 's'));
+    await eventOnce(server, 'listening');
+    try {
+      await use(join(dir, 's'));
+    } finally {
+      server.close();
+      rmSync(dir, { recursive: true, force: true });
+    }
+  };
+
+  /** Greets as it should, then answers the first request with these bytes. */
+  const answering = (bytes: Buffer) => (socket: Socket) => {
+    socket.once('data', (greeting) => {
+      const nonce = greeting.subarray(24, 32);
+      const body = Buffer.concat([Buffer.from('COPPICE1'), u32(1), nonce, u32(1), u32(262_144)]);
+      socket.write(frame(1, 0, body));
+      socket.once('data', () => socket.write(bytes));
+    });
+  };
+
+  it.each<[string, Buffer]>([
+    ['garbage', Buffer.alloc(64, 0xee)],
+    ['a frame without end', Buffer.concat([u32(0xffff_ffff), Buffer.alloc(8, 4)])],
+    ['an answer to a call that was never made', frame(9, 77)],
+    [
+      'more data than was granted',
+      Buffer.concat(Array.from({ length: 17 }, () => frame(4, 1, Buffer.alloc(65_536)))),
+    ],
+    ['a second hello', frame(1, 0, Buffer.alloc(28))],
+    ['a request', frame(2, 1)],
+    ['data of a third stream', frame(4, 1, Buffer.from('x'), 2)],
+    ['an error that is malformed', frame(10, 1, Buffer.from('nonsense'))],
+    [
+      'an error for the connection',
+      frame(10, 0, Buffer.concat([string('internal'), string(''), string('no more')])),
+    ],
+  ])('%s closes the link with a reason', async (_, bytes) => {
+    await serve(answering(bytes), async (path) => {
+      const guest = await connectGuest(path);
+      await expect(guest.exec({ argv: ['true'] })).rejects.toMatchObject({ code: 'unavailable' });
+      await guest.closed;
+      await expect(guest.listJobs()).rejects.toMatchObject({ code: 'unavailable' });
+    });
+  });
+
+  it.each<[string, Buffer]>([
+    ['nothing', Buffer.alloc(0)],
+    ['a list that says it is longer than it is', Buffer.concat([Buffer.alloc(44), u32(0xffff_ffff)])],
+    ['random bytes', randomBytes(300)],
+  ])('a result of %s is an error, not a crash', async (_, data) => {
+    await serve(answering(Buffer.concat([frame(4, 1, data), frame(9, 1, data)])), async (path) => {
+      const guest = await connectGuest(path);
+      await expect(guest.stat('/')).rejects.toMatchObject({ code: expect.any(String) });
+      guest.close();
+    });
+  });
+
+  it('an agent that does not greet, or not in time, is unavailable', async () => {
+    await serve(
+      (socket) => socket.end(),
+      async (path) => {
+        await expect(connectGuest(path)).rejects.toMatchObject({ code: 'unavailable' });
+      },
+    );
+    await serve(
+      () => {},
+      async (path) => {
+        await expect(connectGuest(path, { greetTimeoutMs: 20 })).rejects.toMatchObject({
+          code: 'unavailable',
+        });
+      },
+    );
+    await expect(connectGuest('/no/such/socket')).rejects.toMatchObject({ code: 'unavailable' });
+  });
+
+  it('finds the answer to its own greeting behind what an earlier session left', async () => {
+    const fromAgent = new PassThrough();
+    const toAgent = new PassThrough();
+    const { Duplex } = await import('node:stream');
+    const stream = Duplex.from({ readable: fromAgent, writable: toAgent });
+    const opening = GuestLink.open(stream, { unaligned: true });
+    const [greeting] = (await eventOnce(toAgent, 'data')) as [Buffer];
+    fromAgent.write(
+      Buffer.concat([Buffer.from('the tail of a frame'), frame(4, 9, Buffer.from('old data'))]),
+    );
+    const body = Buffer.concat([
+      Buffer.from('COPPICE1'),
+      u32(1),
+      greeting.subarray(24, 32),
+      u32(1),
+      u32(262_144),
+    ]);
+    for (const byte of frame(1, 0, body)) fromAgent.write(Buffer.of(byte));
+    const link = await opening;
+    link.close();
+    await link.closed;
+  });
+});
