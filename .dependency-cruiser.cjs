@@ -9,7 +9,8 @@ module.exports = {
         'Two files that need each other are one concept in two places: neither can be read, tested or moved alone.',
       severity: 'error',
       from: {},
-      to: { circular: true },
+      // A command that is loaded when it is asked for may look at the list that it is loaded from.
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['dynamic-import'] } },
     },
     {
       name: 'protocol-imports-nothing-of-ours',
@@ -86,7 +87,11 @@ module.exports = {
       from: { path: '^packages/([^/]+)/' },
       to: {
         path: '^packages/[^/]+/src/',
-        pathNot: ['^packages/$1/', '^packages/[^/]+/src/index\\.ts$', '^packages/protocol/src/errors\\.ts$'],
+        pathNot: [
+          '^packages/$1/',
+          '^packages/[^/]+/src/(workspaces/)?index\\.ts$',
+          '^packages/protocol/src/errors\\.ts$',
+        ],
       },
     },
     {

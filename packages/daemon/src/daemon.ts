@@ -255,7 +255,6 @@ export class Daemon {
         state,
         drivers,
         disks,
-        absent: {},
         defaultDriver: config.default_driver,
         backupFile: home.backupFile,
       }),
@@ -277,7 +276,7 @@ export class Daemon {
       await warm.close();
       await sizer.close();
       watch.save();
-      for (const driver of Object.values(drivers)) await driver?.close();
+      for (const driver of Object.values(drivers)) await driver.close();
       await disks.close();
     };
     return new Daemon({
@@ -297,9 +296,9 @@ export class Daemon {
         await warm.close();
         await sizer.close();
         const nothing = new Set<string>();
-        for (const driver of Object.values(drivers)) await driver?.sweep(nothing);
+        for (const driver of Object.values(drivers)) await driver.sweep(nothing);
         await network.purge();
-        for (const driver of Object.values(drivers)) await driver?.close();
+        for (const driver of Object.values(drivers)) await driver.close();
         await disks.close();
         state.close();
         await pool.purge();

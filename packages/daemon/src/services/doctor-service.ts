@@ -12,8 +12,6 @@ export interface DoctorParts {
   readonly disks: DiskStore;
   readonly defaultDriver: 'container' | 'gvisor';
   readonly backupFile: string;
-  /** Why a driver is not among those that can be used. */
-  readonly absent: Readonly<Record<string, string>>;
   readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
 }
 
@@ -53,11 +51,10 @@ export class DoctorService {
   }
 
   async #drivers(): Promise<{ health: Doctor['drivers']; findings: Finding[] }> {
-    const { drivers, defaultDriver, absent } = this.#parts;
+    const { drivers, defaultDriver } = this.#parts;
     const health: Doctor['drivers'] = {};
     const findings: Finding[] = [];
     for (const [name, driver] of Object.entries(drivers)) {
-      if (driver === undefined) continue;
       const probed = await driver.probe();
       health[name] = { usable: probed.usable, detail: probed.detail };
       for (const { severity, message, fix } of probed.findings) {
@@ -65,7 +62,6 @@ export class DoctorService {
         findings.push({ severity: weight, check: `driver ${name}`, message, fix });
       }
     }
-    for (const [name, detail] of Object.entries(absent)) health[name] = { usable: false, detail };
     return { health, findings };
   }
 

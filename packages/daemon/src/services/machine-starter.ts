@@ -3,11 +3,7 @@ import type { Driver, Machine, MachineSpec, Network, NetworkPolicy } from '@copp
 import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 
-export interface Drivers {
-  readonly container: Driver;
-  /** Absent where this machine cannot have it. */
-  readonly gvisor?: Driver | undefined;
-}
+export type Drivers = Readonly<Record<SandboxRecord['driver'], Driver>>;
 
 export interface MachineStarterParts {
   readonly drivers: Drivers;
@@ -58,11 +54,7 @@ export class MachineStarter {
   }
 
   driver(name: SandboxRecord['driver']): Driver {
-    const driver = this.#parts.drivers[name];
-    if (driver !== undefined) return driver;
-    throw new CoppiceError('unsupported', `the driver ${name} cannot be used on this machine`, {
-      hint: 'See `coppice doctor` for what is missing.',
-    });
+    return this.#parts.drivers[name];
   }
 
   /** When it throws nothing of the machine is left. */

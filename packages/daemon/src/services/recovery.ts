@@ -192,7 +192,7 @@ export class Recovery {
   ): Promise<void> {
     const { network, log } = this.#core;
     if (this.#parts.keepUnknown) return;
-    const drivers = Object.values(this.#parts.drivers).filter((driver) => driver !== undefined);
+    const drivers = Object.values(this.#parts.drivers);
     const removed = (await Promise.all(drivers.map((driver) => driver.sweep(keep)))).flat();
     if (removed.length > 0) log.info({ machines: removed }, 'machines that belong to no sandbox were ended');
     await Promise.all([network.sweep(known), this.#sweepDisks(known, needed)]);

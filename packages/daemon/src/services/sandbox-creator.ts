@@ -8,23 +8,10 @@ import type { TokenRecord } from '../db/token-table.ts';
 import type { Core } from './core.ts';
 import { diskBytes } from './machine-starter.ts';
 import { assertNameFree } from './sandbox-names.ts';
+import type { SandboxPlan } from './sandbox-plan.ts';
 import { UndoStack } from './undo-stack.ts';
 import { sandboxView } from './views.ts';
 import type { WarmMachine, WarmPool } from './warm-pool.ts';
-
-/** What a new sandbox shall be; the creator adds what only it knows. */
-export type SandboxPlan = Omit<
-  SandboxRecord,
-  | 'id'
-  | 'state'
-  | 'failure'
-  | 'address'
-  | 'pauseKeep'
-  | 'createdAtMs'
-  | 'startedAtMs'
-  | 'activeAtMs'
-  | 'lifetimeWarned'
->;
 
 /** Grow it from this snapshot instead of from the bare image. */
 export interface Growth {

@@ -4,7 +4,7 @@ import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { Log } from './log.ts';
 import { diskBytes, type MachineStarter } from './machine-starter.ts';
-import type { SandboxPlan } from './sandbox-creator.ts';
+import type { SandboxPlan } from './sandbox-plan.ts';
 
 export interface WarmMachine {
   readonly id: string;

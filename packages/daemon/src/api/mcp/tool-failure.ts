@@ -1,4 +1,4 @@
-import { CoppiceError, type ErrorCode } from '@coppice/protocol';
+import { CoppiceError, type ErrorCode, errorKinds } from '@coppice/protocol';
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { toCoppiceError } from '../http/problem.ts';
 import { redact } from './redact.ts';
@@ -32,10 +32,11 @@ const nextByCode: Readonly<Record<ErrorCode, string>> = {
 /** Advice for people at a shell is no use to an agent that has tools. */
 const forShells = /`(coppice|jvs) /;
 
-export const nextStep = (error: CoppiceError, tool: Tool | undefined): string => {
+const nextStep = (error: CoppiceError, tool: Tool | undefined): string => {
   const own = tool?.next?.[error.code];
   if (own !== undefined) return own;
-  return error.hint === '' || forShells.test(error.hint) ? nextByCode[error.code] : error.hint;
+  const general = error.hint === errorKinds[error.code].hint || forShells.test(error.hint);
+  return general ? nextByCode[error.code] : error.hint;
 };
 
 /** Output that came before the failure is of use to the agent. */
