@@ -19,6 +19,8 @@ interface RunOptions {
   readonly cwd?: string;
   readonly env?: Record<string, string>;
   readonly input?: string;
+  readonly uid?: number;
+  readonly gid?: number;
 }
 
 /** A directory of its own with a real `jvs` on its PATH, bundled as it is for people. */
@@ -77,6 +79,8 @@ export class JvsFixture implements AsyncDisposable {
         cwd: options.cwd ?? this.work,
         env: { ...this.env, ...options.env },
         stdio: ['pipe', 'pipe', 'pipe'],
+        ...(options.uid === undefined ? {} : { uid: options.uid }),
+        ...(options.gid === undefined ? {} : { gid: options.gid }),
       });
       let stdout = '';
       let stderr = '';

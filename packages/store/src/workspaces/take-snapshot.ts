@@ -150,8 +150,9 @@ class Taking {
         choice.engine === 'btrfs' ? await this.#subvolume(payload) : await this.#juicefs(payload);
       if (answer) return this.#record(choice, choice.engine, 'tree', answer);
     }
-    const engine: EngineName = choice.engine === 'copy' ? 'copy' : 'reflink-copy';
-    const answer = await this.#scan(payload, { keep: true, reflink: engine === 'reflink-copy' });
+    const shares = choice.engine === 'btrfs' || choice.engine === 'reflink-copy';
+    const engine: EngineName = shares ? 'reflink-copy' : 'copy';
+    const answer = await this.#scan(payload, { keep: true, reflink: shares });
     if (answer.reflinksRefused > 0) {
       this.#session.notice(`${answer.reflinksRefused} files could not share their blocks and were copied`);
     }
