@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { CoppiceError } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
@@ -108,7 +109,7 @@ describe('the file API, against a sandbox that swaps paths under it,', () => {
       const tar = pack();
       fill(tar);
       tar.finalize();
-      await attempt(sandbox.files.unpack('/root/unpacked', tar));
+      await attempt(sandbox.files.unpack('/root/unpacked', Readable.from(tar, { objectMode: false })));
       expect(canary.damage(), what).toEqual([]);
     }
     expect((await sandbox.exec('echo alive')).stdout).toBe('alive\n');

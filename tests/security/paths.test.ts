@@ -23,7 +23,7 @@ const takesText = (schema: JsonSchema): boolean =>
 const textFields = (schema: z.ZodType | undefined): Field[] => {
   if (schema === undefined) return [];
   const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema;
-  return Object.entries(json.properties ?? {}).flatMap(([name, property]) => {
+  return Object.entries(json.properties ?? {}).flatMap(([name, property]): Field[] => {
     if (takesText(property)) return [{ name, isArray: false }];
     return property.items !== undefined && takesText(property.items) ? [{ name, isArray: true }] : [];
   });
@@ -88,7 +88,9 @@ describe('`..`', () => {
   ): Promise<RawAnswer> => {
     const defaults: Record<string, string> = { sandbox: 'victim', snapshot: 'victim:taken' };
     const path = route.path.replaceAll(/:(\w+)/g, (_, name: string) => params[name] ?? defaults[name] ?? '1');
-    const search = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]));
+    const search = new URLSearchParams(
+      Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]),
+    );
     return rawCall(daemon.url, {
       method: route.method,
       path: search.size === 0 ? path : `${path}?${search}`,

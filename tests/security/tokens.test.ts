@@ -2,7 +2,7 @@ import { type Route, routes } from '@coppice/protocol';
 import { Coppice, type Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type RawAnswer, rawCall } from './raw-call.ts';
+import { type RawAnswer, type RawCall, rawCall } from './raw-call.ts';
 
 const table = Object.entries(routes as Record<string, Route>);
 const guarded = table.filter(([, route]) => route.scope !== 'public');
@@ -114,12 +114,13 @@ describe('a token', () => {
   test('goes in the header only: not in the query, a cookie or a basic password', async () => {
     const secret = daemon.token;
     const basic = Buffer.from(`admin:${secret}`).toString('base64');
-    for (const attempt of [
+    const attempts: Pick<RawCall, 'path' | 'headers'>[] = [
       { path: `/v1/sandboxes?token=${secret}` },
       { path: `/v1/sandboxes?access_token=${secret}` },
       { path: '/v1/sandboxes', headers: { cookie: `token=${secret}` } },
       { path: '/v1/sandboxes', headers: { authorization: `Basic ${basic}` } },
-    ]) {
+    ];
+    for (const attempt of attempts) {
       const answer = await rawCall(daemon.url, { method: 'GET', ...attempt });
       expect(answer.status).toBe(401);
       expect(answer.text).not.toContain(secret);
