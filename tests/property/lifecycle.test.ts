@@ -235,7 +235,9 @@ describe('the life of sandboxes', () => {
   });
   afterAll(() => daemon?.[Symbol.asyncDispose]());
 
-  test('is what a model of states, files and lineage says, after any sequence of calls', async () => {
+  test('is what a model of states, files and lineage says, after any sequence of calls', {
+    timeout: 300_000,
+  }, async () => {
     const tally: Tally = { changed: 0, refused: 0 };
     const numRuns = 6;
     await fc.assert(

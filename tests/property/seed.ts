@@ -7,5 +7,4 @@ import type { Parameters } from 'fast-check';
 export const settings = <T>(numRuns: number): Parameters<T> => ({
   numRuns,
   seed: Number(process.env.COPPICE_SEED ?? 20_260),
-  endOnFailure: false,
 });

@@ -258,7 +258,9 @@ describe.each(Object.keys(engines))('on %s', (name) => {
     await rm(imageDir, { recursive: true, force: true });
   });
 
-  test('disks are what a plain model of files says, after any writes, snapshots, restores, forks, merges and removals', async () => {
+  test('disks are what a plain model of files says, after any writes, snapshots, restores, forks, merges and removals', {
+    timeout: 300_000,
+  }, async () => {
     const tally: Tally = { applied: 0, changed: 0, refused: 0 };
     const numRuns = 15;
     await fc.assert(

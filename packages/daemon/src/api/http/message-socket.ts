@@ -35,6 +35,10 @@ export class MessageSocket {
     });
   }
 
+  get isOpen(): boolean {
+    return this.#open;
+  }
+
   /** Settles when the peer is gone. */
   get closed(): Promise<void> {
     return this.#closed.promise;

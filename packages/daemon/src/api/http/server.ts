@@ -236,7 +236,8 @@ export class HttpServer {
   #failSocket(error: unknown, socket: MessageSocket, route: Route): void {
     const failure = toCoppiceError(error);
     if (failure.code === 'internal') this.#options.onInternalError(failure.cause ?? failure, route.path);
-    if (failure.code !== 'cancelled') {
+    // Whoever went away before the answer was ready is told nothing.
+    if (failure.code !== 'cancelled' && socket.isOpen) {
       const { code, message, hint } = failure;
       socket.send(JSON.stringify({ type: 'error', code, message, hint }));
     }
