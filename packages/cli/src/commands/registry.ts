@@ -39,6 +39,8 @@ export const commands = {
   images: () => import('./images.ts'),
   events: () => import('./events.ts'),
   token: () => import('./token.ts'),
+  mcp: () => import('../mcp/command.ts'),
+  workspace: () => import('./workspace.ts'),
   completion: () => import('./completion.ts'),
 } as const satisfies Record<string, Load>;
 

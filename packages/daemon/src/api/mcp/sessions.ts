@@ -23,6 +23,7 @@ export class Sessions {
   readonly #lastSeenMs = new Map<string, number>();
   readonly #calls = new Map<string, number>();
   readonly #reserved = new Map<string, number>();
+  #released = 0;
 
   constructor({ maxSandboxes, liveForMs = 60_000, nowMs = () => performance.now() }: SessionsOptions) {
     this.#maxSandboxes = maxSandboxes;
@@ -50,25 +51,35 @@ export class Sessions {
 
   /** Holds room for that many new sandboxes while the work goes on: two calls at once do not share the last place. */
   async withRoom<T>(services: Services, session: string, count: number, work: () => Promise<T>): Promise<T> {
-    const reserved = (this.#reserved.get(session) ?? 0) + count;
-    this.#reserved.set(session, reserved);
+    const owned = await this.#countOwned(services, session);
+    const pending = this.#reserved.get(session) ?? 0;
+    if (owned + pending + count > this.#maxSandboxes)
+      throw new CoppiceError(
+        'limit_reached',
+        `this session has ${owned} of the ${this.#maxSandboxes} workspaces it may have, and asks for ${count} more`,
+        {
+          hint: 'Destroy workspaces you are done with: workspace_list shows them (owned: true), workspace_destroy removes one.',
+          details: { owned, limit: this.#maxSandboxes },
+        },
+      );
+    this.#reserved.set(session, pending + count);
     try {
-      const owned = (await services.sandboxes.list({})).filter((sandbox) => ownerOf(sandbox) === session);
-      const pending = this.#reserved.get(session) ?? 0;
-      if (owned.length + pending > this.#maxSandboxes)
-        throw new CoppiceError(
-          'limit_reached',
-          `this session has ${owned.length} of the ${this.#maxSandboxes} workspaces it may have, and asks for ${count} more`,
-          {
-            hint: 'Destroy workspaces you are done with: workspace_list shows them (owned: true), workspace_destroy removes one.',
-            details: { owned: owned.length, limit: this.#maxSandboxes },
-          },
-        );
       return await work();
     } finally {
+      this.#released += 1;
       const left = (this.#reserved.get(session) ?? count) - count;
       if (left > 0) this.#reserved.set(session, left);
       else this.#reserved.delete(session);
+    }
+  }
+
+  /** Counts again when something was finished meanwhile: it is then in no reservation, and may not be in the list yet. */
+  async #countOwned(services: Services, session: string): Promise<number> {
+    for (;;) {
+      const before = this.#released;
+      const sandboxes = await services.sandboxes.list({});
+      if (before === this.#released)
+        return sandboxes.filter((sandbox) => ownerOf(sandbox) === session).length;
     }
   }
 

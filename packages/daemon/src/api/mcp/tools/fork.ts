@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import {
   CoppiceError,
   type CreatedSandbox,
@@ -53,10 +54,19 @@ export const growForks = async (
   context.sessions.withRoom(context.services, context.session, fork.count, () =>
     context.services.snapshots.forkSnapshot(
       snapshot.id,
-      { ...fork, labels: context.ownership },
+      { ...fork, ...ownName(fork, snapshot), labels: context.ownership },
       { signal: context.signal, progress: ({ message, fraction }) => context.report(message, fraction) },
     ),
   );
+
+/** Agents fork at the same time: a name counted up from those that are there could be taken twice. */
+const ownName = (
+  { name, name_prefix: prefix }: { name?: string | undefined; name_prefix?: string | undefined },
+  snapshot: Snapshot,
+): { name?: string } =>
+  name === undefined && prefix === undefined
+    ? { name: `${snapshot.sandbox_name.slice(0, 44)}-fork-${randomBytes(4).toString('hex')}` }
+    : {};
 
 const many = (forked: Forked, snapshot: Snapshot, requested: number) => ({
   source_workspace_id: snapshot.sandbox_id,

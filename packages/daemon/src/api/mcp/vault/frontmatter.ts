@@ -23,8 +23,8 @@ const scalar = (text: string): string | number | boolean | null => {
 };
 
 const flowList = (text: string): string[] =>
-  (text.slice(1, -1).match(/"(?:[^"\\]|\\.)*"|'[^']*'|[^,]+/g) ?? [])
-    .map((item) => scalar(item))
+  [...text.slice(1, -1).matchAll(/\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,]+)/g)]
+    .map(([, item = '']) => scalar(item))
     .filter((item) => item !== null)
     .map(String);
 

@@ -1,0 +1,400 @@
+import { request } from 'node:http';
+import { RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Agent, type Answer, textOf } from './agent.ts';
+
+const core = [
+  'exec',
+  'file_list',
+  'file_read',
+  'file_write',
+  'snapshot_create',
+  'snapshot_restore',
+  'workspace_create',
+  'workspace_destroy',
+];
+
+let daemon: RunningDaemon;
+let agent: Agent;
+
+beforeAll(async () => {
+  daemon = await RunningDaemon.start();
+  agent = await Agent.overHttp(daemon);
+  await agent.ok('workspace_create', { name: 'box' });
+});
+afterAll(async () => {
+  await agent?.client.close();
+  await daemon?.[Symbol.asyncDispose]();
+});
+
+const status = (headers: Record<string, string>, body = '{}'): Promise<number | undefined> =>
+  new Promise((resolve, reject) => {
+    const sent = request(
+      new URL('/mcp', daemon.url),
+      {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json, text/event-stream',
+          ...headers,
+        },
+      },
+      (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      },
+    );
+    sent.on('error', reject);
+    sent.end(body);
+  });
+
+describe('the door', () => {
+  test('a call without a token, or with a wrong one, is refused', async () => {
+    expect(await status({})).toBe(401);
+    expect(await status({ authorization: 'Bearer wrong' })).toBe(401);
+  });
+
+  test('a Host that is not served here and an Origin of another site are refused', async () => {
+    const authorization = `Bearer ${daemon.token}`;
+    expect(await status({ authorization, host: 'evil.example' })).toBe(403);
+    expect(await status({ authorization, origin: 'https://evil.example' })).toBe(403);
+  });
+
+  test('an unknown profile or parameter is refused', async () => {
+    await expect(Agent.overHttp(daemon, { profile: 'huge', era: 'legacy' })).rejects.toThrow(/core, full/);
+  });
+
+  test('the token of a sandbox reaches that sandbox and learns nothing of others', async () => {
+    const own = await daemon.client.sandboxes.create({ name: 'scoped' });
+    const { token } = own.info as unknown as { token: string };
+    await using inside = await Agent.overHttp(daemon, { token });
+    expect(await inside.ok('exec', { workspace_id: 'scoped', command: 'echo hi' })).toMatchObject({
+      stdout: 'hi\n',
+    });
+    expect(await inside.ok('workspace_list')).toMatchObject({ workspaces: [{ name: 'scoped' }] });
+    const other = await inside.refused('exec', { workspace_id: 'box', command: 'true' });
+    expect(other).toBe(await inside.refused('exec', { workspace_id: 'there-is-none', command: 'true' }));
+    const { tools } = await inside.client.listTools();
+    expect(tools.map((tool) => tool.name)).not.toContain('workspace_create');
+    await expect(inside.call('workspace_destroy', { workspace_id: 'scoped' })).rejects.toThrow(/no tool/);
+  });
+});
+
+describe.each([
+  ['http', 'legacy'],
+  ['http', 'auto'],
+  ['stdio', 'legacy'],
+  ['stdio', 'auto'],
+] as const)('over %s with a client of the %s revision', (transport, era) => {
+  const connect = () =>
+    transport === 'http' ? Agent.overHttp(daemon, { era }) : Agent.overStdio(daemon.home, [], era);
+
+  test('tools, resources and prompts are offered, and a call is answered', async () => {
+    await using client = await connect();
+    const { tools } = await client.client.listTools();
+    expect(tools.length).toBeGreaterThan(45);
+    expect(await client.ok('exec', { workspace_id: 'box', command: 'echo $((6*7))' })).toMatchObject({
+      stdout: '42\n',
+    });
+    expect((await client.client.listPrompts()).prompts).toHaveLength(7);
+    const lineage = await client.client.readResource({ uri: 'coppice://lineage' });
+    expect(lineage.contents[0]).toMatchObject({ text: expect.stringContaining('sandbox box') });
+  });
+
+  test('a cancelled call ends the command that it runs', async () => {
+    await using client = await connect();
+    const abort = new AbortController();
+    const marker = `/workspace/${transport}-${era}`;
+    const command = `touch ${marker}; exec sleep 1000`;
+    const call = client.call(
+      'exec',
+      { workspace_id: 'box', command, timeout_secs: 600 },
+      { signal: abort.signal },
+    );
+    const began = expect.poll(
+      async () =>
+        (
+          await client.ok<{ exit_code: number }>('exec', {
+            workspace_id: 'box',
+            command: `test -e ${marker}`,
+          })
+        ).exit_code,
+      { timeout: 60_000 },
+    );
+    await began.toBe(0);
+    abort.abort();
+    await expect(call).rejects.toThrow();
+    const sleepers = async () =>
+      (
+        await client.ok<{ stdout: string }>('exec', {
+          workspace_id: 'box',
+          command: "ps -eo args | grep '[s]leep 1000' || true",
+        })
+      ).stdout;
+    await expect.poll(sleepers, { timeout: 60_000 }).toBe('');
+  });
+});
+
+describe('stdio', () => {
+  test('a client that goes away stops nothing', async () => {
+    const first = await Agent.overStdio(daemon.home);
+    const { job_id: job } = await first.ok<{ job_id: number }>('exec_background', {
+      workspace_id: 'box',
+      command: 'exec sleep 2000',
+    });
+    await first.client.close();
+    expect(await agent.ok('exec_poll', { workspace_id: 'box', job_id: job })).toMatchObject({
+      running: true,
+    });
+    expect(await agent.ok('exec_kill', { workspace_id: 'box', job_id: job })).toMatchObject({ signal: 9 });
+    expect(await agent.ok('exec_poll', { workspace_id: 'box', job_id: job, wait_secs: 60 })).toMatchObject({
+      running: false,
+      exit_code: 137,
+    });
+  });
+
+  test('the core profile offers the eight tools of the guide', async () => {
+    await using small = await Agent.overStdio(daemon.home, ['--profile', 'core']);
+    const { tools } = await small.client.listTools();
+    expect(tools.map((tool) => tool.name).sort()).toEqual(core);
+  });
+});
+
+describe('every tool', () => {
+  test('has a title, an output schema, annotations, and says when not to use it', async () => {
+    const { tools } = await agent.client.listTools();
+    for (const tool of tools) {
+      expect(tool, tool.name).toMatchObject({
+        title: expect.any(String),
+        description: expect.any(String),
+        inputSchema: { type: 'object', additionalProperties: false },
+        outputSchema: { type: 'object' },
+        annotations: {
+          readOnlyHint: expect.any(Boolean),
+          destructiveHint: expect.any(Boolean),
+          idempotentHint: expect.any(Boolean),
+        },
+      });
+      expect(tool.description, tool.name).toMatch(/\b(do not|not needed)\b/i);
+    }
+  });
+
+  test('refuses parameters that it does not have, and names those that it has', async () => {
+    const text = await agent.refused('exec', { workspace_id: 'box', command: 'true', timeout: 3 });
+    expect(text).toContain('invalid_argument');
+    expect(text).toContain('timeout_secs');
+  });
+
+  test('names the next tool to call in its errors', async () => {
+    expect(await agent.refused('exec', { workspace_id: 'nope', command: 'true' })).toMatch(
+      /not_found.*\nNext: .*workspace_list/,
+    );
+    expect(await agent.refused('workspace_create', { name: 'box' })).toMatch(
+      /name_taken.*\nNext: .*workspace_list/,
+    );
+    expect(await agent.refused('file_read', { workspace_id: 'box', path: '/none' })).toMatch(
+      /not_found.*\nNext: .*file_list/,
+    );
+    expect(await agent.refused('snapshot_restore', { workspace_id: 'box', snapshot_name: 'none' })).toMatch(
+      /Next: .*snapshot_list/,
+    );
+    await agent.ok('workspace_create', { name: 'stopped' });
+    await agent.ok('workspace_stop', { workspace_id: 'stopped' });
+    expect(await agent.refused('exec', { workspace_id: 'stopped', command: 'true' })).toMatch(
+      /wrong_state.*\nNext: .*workspace_start/,
+    );
+    await agent.ok('workspace_destroy', { workspace_id: 'stopped' });
+  });
+});
+
+describe('exec', () => {
+  test('answers with a failed command as a result, not as an error', async () => {
+    expect(await agent.ok('exec', { workspace_id: 'box', command: 'echo no >&2; exit 3' })).toMatchObject({
+      exit_code: 3,
+      stdout: '',
+      stderr: 'no\n',
+    });
+  });
+
+  test('that times out says so, and what to use instead', async () => {
+    const text = await agent.refused('exec', {
+      workspace_id: 'box',
+      command: 'exec sleep 1000',
+      timeout_secs: 0.5,
+    });
+    expect(text).toContain('timed out after 0.5 s in workspace box');
+    expect(text).toContain('exec_background');
+  });
+
+  test('cuts large output with a note of where the rest is, and the rest is there', async () => {
+    const answer = await agent.ok<{ stdout: string; stdout_file: string }>('exec', {
+      workspace_id: 'box',
+      command: 'seq 100000',
+      max_output_bytes: 1000,
+    });
+    expect(answer.stdout).toMatch(
+      /\[TRUNCATED: 588895 bytes total, showing first 1000 bytes; read on with file_read path=\S+ offset=1000\]$/,
+    );
+    const rest = await agent.ok('file_read', {
+      workspace_id: 'box',
+      path: answer.stdout_file,
+      offset: 588_888,
+    });
+    expect(rest).toMatchObject({ content: '100000\n', truncated: false });
+  });
+
+  test('reports progress to those that ask for it', async () => {
+    const messages: (string | undefined)[] = [];
+    await agent.ok(
+      'exec',
+      { workspace_id: 'box', command: 'true' },
+      { onprogress: ({ message }) => messages.push(message) },
+    );
+    expect(messages).toContain('running');
+  });
+
+  test('variables of set_env reach later commands, and their values no answer', async () => {
+    const secret = 'a-value-that-stays-inside';
+    await agent.ok('set_env', { workspace_id: 'box', vars: { MY_SECRET: secret } });
+    expect(
+      await agent.ok('exec', { workspace_id: 'box', command: 'env | grep ^MY_SECRET= | wc -c' }),
+    ).toMatchObject({
+      stdout: `${secret.length + 11}\n`,
+    });
+    expect(JSON.stringify(await agent.ok('workspace_info', { workspace_id: 'box' }))).not.toContain(secret);
+    await agent.ok('set_env', { workspace_id: 'box', vars: { MY_SECRET: null } });
+    expect(
+      await agent.ok('exec', { workspace_id: 'box', command: 'env | grep ^MY_SECRET= || echo gone' }),
+    ).toMatchObject({
+      stdout: 'gone\n',
+    });
+  });
+
+  test('runs in several workspaces at once, and one that fails does not stop the others', async () => {
+    await agent.ok('workspace_create', { name: 'second' });
+    const answer = await agent.ok('exec_parallel', {
+      workspace_ids: ['box', 'second'],
+      commands: ['echo a', 'exit 4'],
+    });
+    expect(answer).toMatchObject({
+      results: [
+        { workspace_name: 'box', exit_code: 0, stdout: 'a\n' },
+        { workspace_name: 'second', exit_code: 4 },
+      ],
+      summary: { total: 2, succeeded: 1, failed: 1, timed_out: 0 },
+    });
+    await agent.ok('workspace_destroy', { workspace_id: 'second' });
+  });
+});
+
+describe('exec_poll', () => {
+  test('waits for what is new after a cursor, and for the end of the job without one', async () => {
+    const { job_id: job } = await agent.ok<{ job_id: number }>('exec_background', {
+      workspace_id: 'box',
+      command: 'echo one; until test -e /tmp/go; do sleep 0.02; done; echo two >&2',
+    });
+    const poll = (args: Answer) =>
+      agent.ok<{ cursor: number }>('exec_poll', { workspace_id: 'box', job_id: job, ...args });
+    const first = await poll({ cursor: 0, wait_secs: 60 });
+    expect(first).toMatchObject({ running: true, exit_code: null, stdout: 'one\n' });
+    await agent.ok('file_write', { workspace_id: 'box', path: '/tmp/go', content: '' });
+    expect(await poll({ cursor: first.cursor, wait_secs: 60 })).toMatchObject({
+      stdout: '',
+      stderr: 'two\n',
+    });
+    expect(await poll({ wait_secs: 60 })).toMatchObject({
+      running: false,
+      exit_code: 0,
+      stdout: 'one\n',
+      stderr: 'two\n',
+    });
+    const log = await agent.client.readResource({ uri: `coppice://sandbox/box/job/${job}/log` });
+    expect(log.contents[0]).toMatchObject({ text: 'one\ntwo\n' });
+  });
+});
+
+describe('files', () => {
+  test('relative paths start at /workspace', async () => {
+    expect(await agent.ok('file_write', { workspace_id: 'box', path: 'notes/a.txt', content: 'x' })).toEqual({
+      path: '/workspace/notes/a.txt',
+      bytes: 1,
+    });
+    expect(await agent.ok('file_list', { workspace_id: 'box', path: 'notes' })).toMatchObject({
+      entries: [{ name: 'a.txt' }],
+    });
+  });
+
+  test('binary content comes as base64 with its mime type', async () => {
+    const png = Buffer.from('89504e470d0a1a0a0000000d', 'hex').toString('base64');
+    await agent.ok('file_write', { workspace_id: 'box', path: 'a.png', content: png, encoding: 'base64' });
+    const result = await agent.call('file_read', { workspace_id: 'box', path: 'a.png' });
+    expect(result.structuredContent).toMatchObject({
+      content: png,
+      encoding: 'base64',
+      mime_type: 'image/png',
+      size_bytes: 12,
+    });
+    expect(result.content).toContainEqual({ type: 'image', data: png, mimeType: 'image/png' });
+    const { contents } = await agent.client.readResource({
+      uri: 'coppice://sandbox/box/file/workspace/a.png',
+    });
+    expect(contents[0]).toMatchObject({ mimeType: 'image/png', blob: png });
+  });
+
+  test('text that is cut ends at a whole character and says where to read on', async () => {
+    await agent.ok('file_write', { workspace_id: 'box', path: 'u.txt', content: 'äöü' });
+    const result = await agent.call('file_read', { workspace_id: 'box', path: 'u.txt', limit: 3 });
+    expect(result.structuredContent).toMatchObject({
+      content: 'ä',
+      encoding: 'utf-8',
+      next_offset: 2,
+      size_bytes: 6,
+      truncated: true,
+    });
+    expect(textOf(result)).toContain('offset=2');
+  });
+
+  test('an edit that finds nothing, or more than one place, writes nothing', async () => {
+    await agent.ok('file_write', { workspace_id: 'box', path: 'e.txt', content: 'a a' });
+    const edit = { workspace_id: 'box', path: 'e.txt', new_string: 'b' };
+    expect(await agent.refused('file_edit', { ...edit, old_string: 'c' })).toMatch(
+      /no_match.*\nNext: .*file_read/,
+    );
+    expect(await agent.refused('file_edit', { ...edit, old_string: 'a' })).toMatch(
+      /ambiguous.*\nNext: .*replace_all/,
+    );
+    expect(await agent.ok('file_edit', { ...edit, old_string: 'a', replace_all: true })).toMatchObject({
+      replacements: 2,
+    });
+  });
+});
+
+describe('the shared notes', () => {
+  test('are written, found, tagged, moved and deleted', async () => {
+    await agent.ok('vault_write', {
+      path: 'plans/today.md',
+      content: '---\nstatus: open\n---\n# Plan\nbuild it\n',
+    });
+    await agent.ok('vault_write', { path: 'plans/today.md', content: 'and test it\n', mode: 'append' });
+    expect(await agent.ok('vault_search', { query: 'TEST' })).toMatchObject({
+      results: [{ path: 'plans/today.md', line: 'and test it' }],
+    });
+    expect(
+      await agent.ok('vault_tags', { path: 'plans/today.md', action: 'add', tag: 'urgent' }),
+    ).toMatchObject({ tags: ['urgent'] });
+    expect(await agent.ok('vault_read', { path: 'plans/today.md', format: 'json' })).toMatchObject({
+      frontmatter: { status: 'open', tags: ['urgent'] },
+      content: '# Plan\nbuild it\nand test it\n',
+    });
+    expect(
+      await agent.ok('vault_replace', { path: 'plans/today.md', search: 'it', replace: 'all' }),
+    ).toMatchObject({ replacements: 2 });
+    await agent.ok('vault_move', { path: 'plans/today.md', new_path: 'done.md' });
+    expect(await agent.ok('vault_list', { recursive: true })).toMatchObject({
+      entries: [{ path: 'done.md' }, { path: 'plans', is_dir: true }],
+    });
+    await agent.ok('vault_delete', { path: 'done.md', confirm: true });
+    expect(await agent.refused('vault_read', { path: 'done.md' })).toContain('vault_list');
+    expect(await agent.refused('vault_read', { path: '../token' })).toContain('outside');
+  });
+});

@@ -1,0 +1,150 @@
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Agent } from './agent.ts';
+
+let daemon: RunningDaemon;
+
+beforeAll(async () => {
+  daemon = await RunningDaemon.start({ config: { limits: { sandboxes_per_session: 3 } } });
+});
+afterAll(async () => {
+  await daemon?.[Symbol.asyncDispose]();
+});
+
+test('a session owns what it creates; others see it, and change it only after they took it over', async () => {
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  await using bob = await Agent.overHttp(daemon, { session: 'bob' });
+  await ann.ok('workspace_create', { name: 'of-ann' });
+  expect(await bob.ok('workspace_list')).toMatchObject({
+    workspaces: [{ name: 'of-ann', owned: false, session: 'ann' }],
+  });
+  expect(await bob.refused('exec', { workspace_id: 'of-ann', command: 'true' })).toMatch(
+    /forbidden.*\nNext: .*workspace_adopt/,
+  );
+  expect(await bob.refused('workspace_adopt', { workspace_id: 'of-ann' })).toContain('at work');
+  expect(await bob.ok('workspace_adopt')).toMatchObject({
+    adopted_count: 0,
+    error_count: 1,
+    errors: [{ name: 'of-ann' }],
+  });
+  expect(await bob.ok('workspace_adopt', { workspace_id: 'of-ann', force: true })).toMatchObject({
+    adopted: true,
+    forced: true,
+  });
+  expect(await bob.ok('exec', { workspace_id: 'of-ann', command: 'echo mine' })).toMatchObject({
+    stdout: 'mine\n',
+  });
+  expect(await ann.refused('workspace_destroy', { workspace_id: 'of-ann' })).toContain('bob');
+  await bob.ok('workspace_destroy', { workspace_id: 'of-ann' });
+});
+
+test('ownership and the client itself go on after the daemon was killed and started again', async () => {
+  await using ann = await Agent.overStdio(daemon.home, ['--session', 'ann']);
+  await ann.ok('workspace_create', { name: 'kept' });
+  await ann.ok('file_write', { workspace_id: 'kept', path: 'a', content: 'still here' });
+  await daemon.kill();
+  await daemon.restart();
+  expect(await ann.ok('file_read', { workspace_id: 'kept', path: 'a' })).toMatchObject({
+    content: 'still here',
+  });
+  expect(await ann.ok('workspace_list')).toMatchObject({ workspaces: [{ name: 'kept', owned: true }] });
+  await using bob = await Agent.overHttp(daemon, { session: 'bob' });
+  expect(await bob.refused('workspace_stop', { workspace_id: 'kept' })).toContain('workspace_adopt');
+  await ann.ok('workspace_destroy', { workspace_id: 'kept' });
+});
+
+test('workspaces that were made without an agent belong to no session, and are adopted without force', async () => {
+  const made = await daemon.client.sandboxes.create({ name: 'by-hand' });
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  expect(await ann.refused('exec', { workspace_id: 'by-hand', command: 'true' })).toContain('no session');
+  expect(await ann.ok('workspace_adopt')).toMatchObject({ adopted_count: 1, error_count: 0 });
+  expect(await ann.ok('exec', { workspace_id: made.id, command: 'true' })).toMatchObject({ exit_code: 0 });
+  await ann.ok('workspace_destroy', { workspace_id: 'by-hand' });
+});
+
+test('a session has at most as many workspaces as the configuration says, also when it asks for many at once', async () => {
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  const calls = await Promise.all(Array.from({ length: 5 }, () => ann.call('workspace_create')));
+  const made = calls.filter((call) => !call.isError).length;
+  expect(made).toBeGreaterThan(0);
+  for (let n = made; n < 3; n += 1) await ann.ok('workspace_create');
+  expect(await ann.refused('workspace_create')).toMatch(
+    /limit_reached: .* 3 of the 3 .*\nNext: .*workspace_destroy/,
+  );
+  await using bob = await Agent.overHttp(daemon, { session: 'bob' });
+  await bob.ok('workspace_create', { name: 'of-bob' });
+  const all = await ann.ok<{ workspaces: { workspace_id: string; owned: boolean }[] }>('workspace_list');
+  for (const { workspace_id, owned } of all.workspaces)
+    await (owned ? ann : bob).ok('workspace_destroy', { workspace_id });
+});
+
+test('files move between the host and a workspace inside the transfer directory only', async () => {
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  await ann.ok('workspace_create', { name: 'transfers' });
+  const directory = join(daemon.home, 'transfer');
+  await mkdir(join(directory, 'in'), { recursive: true });
+  await writeFile(join(directory, 'in/data.csv'), 'a,b\n');
+  const upload = (host_path: string) => ({
+    workspace_id: 'transfers',
+    host_path,
+    guest_path: '/app/data.csv',
+  });
+  expect(await ann.ok('file_upload', upload(join(directory, 'in/data.csv')))).toMatchObject({ bytes: 4 });
+  const download = (host_path: string) => ({
+    workspace_id: 'transfers',
+    host_path,
+    guest_path: '/app/data.csv',
+  });
+  await ann.ok('file_download', download('out/copy.csv'));
+  expect(await readFile(join(directory, 'out/copy.csv'), 'utf8')).toBe('a,b\n');
+
+  const token = join(daemon.home, 'token');
+  await symlink(daemon.home, join(directory, 'up'));
+  await symlink(token, join(directory, 'link'));
+  for (const path of [
+    token,
+    '../token',
+    join(directory, '../token'),
+    'in/../../token',
+    'up/token',
+    'link',
+    '/etc/passwd',
+  ])
+    expect(await ann.refused('file_upload', upload(path)), path).toContain('unsafe');
+  const before = await readFile(token, 'utf8');
+  for (const path of [token, '../token', 'up/token', 'link', 'up/new-file', '/tmp/coppice-outside'])
+    expect(await ann.refused('file_download', download(path)), path).toContain('unsafe');
+  expect(await readFile(token, 'utf8')).toBe(before);
+  await ann.ok('workspace_destroy', { workspace_id: 'transfers' });
+});
+
+test('eight agents work at once and do not meet', async () => {
+  const work = async (n: number): Promise<string> => {
+    await using agent = await Agent.overHttp(daemon, {
+      session: `agent-${n}`,
+      era: n % 2 === 0 ? 'auto' : 'legacy',
+    });
+    const { workspace_id } = await agent.ok<{ workspace_id: string }>('workspace_create', {
+      name: `work-${n}`,
+    });
+    await agent.ok('file_write', { workspace_id, path: 'who', content: `agent ${n}` });
+    await agent.ok('snapshot_create', { workspace_id, name: 'start' });
+    await agent.ok('file_write', { workspace_id, path: 'who', content: 'somebody else' });
+    await agent.ok('snapshot_restore', { workspace_id, snapshot_name: 'start' });
+    const fork = await agent.ok<{ workspace_id: string }>('workspace_fork', {
+      workspace_id,
+      snapshot_name: 'start',
+    });
+    const { stdout } = await agent.ok<{ stdout: string }>('exec', {
+      workspace_id: fork.workspace_id,
+      command: 'cat who',
+    });
+    for (const id of [fork.workspace_id, workspace_id])
+      await agent.ok('workspace_destroy', { workspace_id: id });
+    return stdout;
+  };
+  const numbers = Array.from({ length: 8 }, (_, index) => index);
+  expect(await Promise.all(numbers.map(work))).toEqual(numbers.map((n) => `agent ${n}`));
+});
