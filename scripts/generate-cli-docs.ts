@@ -2,6 +2,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { buildProgram, Cli } from '@coppice/cli';
+import { errorKinds } from '@coppice/protocol/errors';
 
 const output = process.argv[2];
 if (output === undefined) throw new Error('usage: generate-cli-docs.ts DIR');
@@ -45,13 +46,23 @@ const page = [
   'Every command takes `--json`: then standard output holds one JSON document and nothing else, and an error is one',
   'JSON document on standard error. Without it, output is for people; there is no colour when it is piped or when',
   '`NO_COLOR` is set. `exec`, `run` and `shell` pass the exit code of the command on; every other failure has the exit',
-  'code of its kind (see [errors](guide.md#errors)).',
+  'code of its kind ([below](#errors)).',
   '',
   '| command | what it does |',
   '|---|---|',
   ...rows,
   '',
   ...program.commands.flatMap((command) => sectionOf(command, 2)),
+  '## Errors',
+  '',
+  'The same table serves the HTTP API, whose answers carry the code and this status.',
+  '',
+  '| code | exit code | HTTP status | try again? | what to do |',
+  '|---|---|---|---|---|',
+  ...Object.entries(errorKinds).map(
+    ([code, { exitCode, status, retryable, hint }]) =>
+      `| \`${code}\` | ${exitCode} | ${status} | ${retryable ? 'yes' : 'no'} | ${hint} |`,
+  ),
 ];
 const file = join(output, 'docs/cli.md');
 await mkdir(dirname(file), { recursive: true });

@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { eventually, HomeTraces, tinyImage } from '@coppice/testkit';
 
@@ -65,16 +66,25 @@ export class CliHome {
     return this.spawn(process.execPath, [program, ...argv], options);
   }
 
+  /** Starts `coppice …` that goes on until it is interrupted. */
+  begin(argv: readonly string[]): BegunCommand {
+    return new BegunCommand(
+      spawn(process.execPath, [program, ...argv], {
+        env: this.#environment(),
+        stdio: ['ignore', 'pipe', 'ignore'],
+      }),
+    );
+  }
+
   /** Runs a script in a shell that finds the command on its path. */
   async spawn(
     file: string,
     argv: readonly string[],
     { input, cwd, env }: RunOptions = {},
   ): Promise<CliResult> {
-    const { COPPICE_URL: _url, COPPICE_TOKEN: _token, FORCE_COLOR: _colour, ...inherited } = process.env;
     const child = spawn(file, argv, {
       cwd: cwd ?? this.directory,
-      env: { ...inherited, COPPICE_HOME: this.home, ...env },
+      env: { ...this.#environment(), ...env },
       stdio: ['pipe', 'pipe', 'pipe'],
     });
     // A command may end without reading its input.
@@ -107,5 +117,32 @@ export class CliHome {
     } finally {
       await rm(this.directory, { recursive: true, force: true });
     }
+  }
+
+  #environment(): NodeJS.ProcessEnv {
+    const { COPPICE_URL: _url, COPPICE_TOKEN: _token, FORCE_COLOR: _colour, ...inherited } = process.env;
+    return { ...inherited, COPPICE_HOME: this.home };
+  }
+}
+
+class BegunCommand {
+  readonly #child: ChildProcessByStdio<null, Readable, null>;
+  readonly ended: Promise<number | null>;
+  #said = '';
+
+  constructor(child: ChildProcessByStdio<null, Readable, null>) {
+    this.#child = child;
+    this.ended = once(child, 'exit').then(([code]) => code as number | null);
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      this.#said += text;
+    });
+  }
+
+  untilSays(text: string): Promise<void> {
+    return eventually(`the command says ${text}`, () => this.#said.includes(text));
+  }
+
+  interrupt(): void {
+    this.#child.kill('SIGINT');
   }
 }

@@ -35,6 +35,17 @@ describe('the daemon', () => {
     await cli.ok('rm', 'survivor');
   });
 
+  test('in front it shows where it listens until Ctrl-C, which stops it', async () => {
+    await cli.ok('down');
+    const front = cli.begin(['up']);
+    await front.untilSays('is up: http://');
+    expect((await cli.run(['status'])).code).toBe(0);
+    front.interrupt();
+    expect(await front.ended).toBe(0);
+    expect((await cli.run(['status'])).code).toBe(errorKinds.unavailable.exitCode);
+    await cli.ok('up', '--detach');
+  });
+
   test('doctor says engine, driver and findings, and its exit code whether all is well', async () => {
     const { code, stdout } = await cli.run(['doctor', '--json']);
     const doctor = JSON.parse(stdout) as Record<string, unknown>;
@@ -250,6 +261,15 @@ describe('branches', () => {
     expect(await cli.ok('exec', 'sleeper', 'cat', '/root/kept')).toBe('kept');
     await cli.ok('rm', 'sleeper');
   });
+});
+
+test('workspace commands need no daemon and pass their own options and exit codes on', async () => {
+  const home = join(cli.directory, 'no-daemon');
+  const made = await cli.run(['workspace', 'init', 'notes', '--json'], { env: { COPPICE_HOME: home } });
+  expect(made).toMatchObject({ code: 0 });
+  JSON.parse(made.stdout);
+  const unknown = await cli.run(['workspace', 'nonsense'], { env: { COPPICE_HOME: home } });
+  expect(unknown.code).toBe(errorKinds.invalid_argument.exitCode);
 });
 
 describe('network and ports', () => {

@@ -15,10 +15,10 @@ export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number):
     const at = chunk.indexOf(detachKey);
     const typed = at < 0 ? chunk : chunk.subarray(0, at);
     // What is typed after the program has ended reaches nobody.
-    if (typed.length > 0) session.write(typed).catch(() => undefined);
+    const sent = typed.length > 0 ? session.write(typed).catch(() => undefined) : Promise.resolve();
     if (at >= 0) {
       detached = true;
-      session.detach();
+      sent.then(() => session.detach());
     }
   };
   const resize = (): void => {

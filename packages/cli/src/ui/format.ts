@@ -35,7 +35,7 @@ export const formatAge = (at: string, nowMs: number): string =>
   `${formatDuration((nowMs - Date.parse(at)) / 1000)} ago`;
 
 /** A word for a shell to read back as it is. */
-export const quoteWord = (word: string): string =>
+const quoteWord = (word: string): string =>
   /^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 
 export const formatCommand = (argv: readonly string[]): string => argv.map(quoteWord).join(' ');
