@@ -43,14 +43,15 @@ export class GvisorDriver implements Driver {
   readonly keepsMemory = true;
   readonly needsNetns = true;
   readonly #options: GvisorDriverOptions;
-  readonly #runDir: string;
+  /** Of this driver alone: another one takes what it finds among its own for its own. */
+  readonly #dir: string;
   readonly #cgroups: HomeCgroups;
   readonly #cleaning = new Map<string, Promise<void>>();
   #ready: Promise<{ runsc: Runsc; platform: Platform }> | undefined;
 
   constructor(options: GvisorDriverOptions) {
     this.#options = options;
-    this.#runDir = join(options.home, 'run');
+    this.#dir = join(options.home, 'gvisor');
     this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
   }
 
@@ -134,7 +135,7 @@ export class GvisorDriver implements Driver {
       this.#cgroups.prepare();
       for (const directory of group.directories) makeCgroup(directory);
       for (const { file, value } of group.settings(sandboxLimits(spec.limits))) writeCgroupFile(file, value);
-      const shim = makeShimLayer(join(this.#runDir, 'gvisor-shim'));
+      const shim = makeShimLayer(join(this.#dir, 'shim'));
       await mountRoot(spec.imageDir, shim, spec.diskDir, paths.rootDir);
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
@@ -236,19 +237,21 @@ export class GvisorDriver implements Driver {
       });
     }
     const platform = await probePlatform(program);
-    return { runsc: new Runsc(program, join(this.#runDir, 'runsc'), platform.name), platform };
+    return { runsc: new Runsc(program, join(this.#dir, 'runsc'), platform.name), platform };
   }
 
   #listIds(): string[] {
     try {
-      return readdirSync(this.#runDir).filter((name) => readRecord(this.#paths(name).record) !== undefined);
+      return readdirSync(join(this.#dir, 'machines')).filter(
+        (name) => readRecord(this.#paths(name).record) !== undefined,
+      );
     } catch {
       return [];
     }
   }
 
   #paths(id: string): Paths {
-    const dir = join(this.#runDir, id);
+    const dir = join(this.#dir, 'machines', id);
     return {
       dir,
       bundleDir: join(dir, 'bundle'),
