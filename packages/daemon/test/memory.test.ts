@@ -1,0 +1,102 @@
+import { existsSync } from 'node:fs';
+import type { Sandbox } from '@coppice/sdk';
+import { eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
+
+const run = async (sandbox: Sandbox, command: string): Promise<string> => {
+  const { stdout, stderr, exit_code: code } = await sandbox.exec(command);
+  if (code !== 0) throw new Error(`${command}: ${stderr}`);
+  return stdout.trim();
+};
+
+describe.skipIf(!hasRunsc)('memory (skipped where runsc is not installed)', () => {
+  let daemon: RunningDaemon;
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start({ config: { default_driver: 'gvisor' } });
+  });
+  afterAll(() => daemon[Symbol.asyncDispose]());
+
+  /** Counts in memory alone. Returns the number of its job. */
+  async function counting(sandbox: Sandbox): Promise<number> {
+    const { id } = await sandbox.jobs.start('i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done');
+    await eventually('it counts', async () => (await reached(sandbox, id)) > 0);
+    return id;
+  }
+
+  /** How far it came; -1 when it no longer runs. Both the counter and its log live in memory. */
+  async function reached(sandbox: Sandbox, job: number): Promise<number> {
+    const found = (await sandbox.jobs.list()).find(({ id }) => id === job);
+    return found?.running ? found.log_bytes : -1;
+  }
+
+  async function countsOn(sandbox: Sandbox, job: number, before: number): Promise<void> {
+    expect(await reached(sandbox, job)).toBeGreaterThanOrEqual(before);
+    await eventually('it counts on', async () => (await reached(sandbox, job)) > before);
+  }
+
+  test('a checkpoint lets the source go on, and forks of it go on from the same number, each by itself', async () => {
+    await using source = await daemon.client.sandboxes.create({
+      name: 'source',
+      network: { allow: ['198.51.100.1'] },
+    });
+    const job = await counting(source);
+    const before = await reached(source, job);
+    const checkpoint = await source.checkpoint({ name: 'live' });
+    expect(checkpoint).toMatchObject({ has_memory: true, driver: 'gvisor' });
+    expect(checkpoint.memory_bytes).toBeGreaterThan(0);
+    await countsOn(source, job, before);
+    const { sandboxes, failures } = await daemon.client.snapshots.fork(checkpoint.id, {
+      count: 2,
+      name_prefix: 'twig',
+    });
+    expect(failures).toEqual([]);
+    for (const fork of sandboxes) {
+      expect(await run(fork, 'hostname')).toBe(fork.name);
+      await countsOn(fork, job, before);
+      await fork.destroy();
+    }
+  });
+
+  test('a restore to a checkpoint brings the processes back to where they were', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    await run(source, 'echo then > /root/file');
+    const job = await counting(source);
+    const before = await reached(source, job);
+    await source.checkpoint({ name: 'then' });
+    await run(source, 'echo now > /root/file');
+    expect(await source.restore('then')).toMatchObject({ with_memory: true, state: 'running' });
+    expect(await run(source, 'cat /root/file')).toBe('then');
+    await countsOn(source, job, before);
+  });
+
+  test('a paused sandbox has no process, survives a restart of the daemon, and a call wakes it', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    const job = await counting(sandbox);
+    for (let cycle = 0; cycle < 3; cycle += 1) {
+      const before = await reached(sandbox, job);
+      await sandbox.pause();
+      expect(daemon.traces.machines()).toEqual([]);
+      await daemon.kill();
+      await daemon.restart();
+      expect((await sandbox.inspect()).state).toBe('paused');
+      await countsOn(sandbox, job, before);
+    }
+    await eventually(
+      'what the pause kept is gone',
+      () => !daemon.traces.memories().some((id) => id.startsWith('pause-')),
+    );
+  });
+
+  test('an idle sandbox falls asleep and wakes on the next call', async () => {
+    await using sandbox = await daemon.client.sandboxes.create({ idle_timeout_s: 1 });
+    const job = await counting(sandbox);
+    const before = await reached(sandbox, job);
+    await eventually('it sleeps', async () => {
+      const [found] = await daemon.client.sandboxes.list({ state: 'paused' });
+      return found?.id === sandbox.id;
+    });
+    await countsOn(sandbox, job, before);
+  });
+});
