@@ -3,7 +3,7 @@ import { CoppiceError, driverNameSchema, idleActionSchema, refSchema } from '@co
 import { z } from 'zod';
 
 /** What `config.json` in the home may say. Unknown keys are refused: a misspelt limit must not be no limit. */
-export const configSchema = z.strictObject({
+const configSchema = z.strictObject({
   listen: z
     .strictObject({
       host: z.enum(['127.0.0.1', '::1', 'localhost']).default('127.0.0.1'),
@@ -43,7 +43,6 @@ export const configSchema = z.strictObject({
   log_level: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
 });
 export type Config = z.output<typeof configSchema>;
-export type ConfigInput = z.input<typeof configSchema>;
 
 /** A missing file means all defaults; a file that cannot be understood is refused whole. */
 export async function readConfig(path: string): Promise<Config> {

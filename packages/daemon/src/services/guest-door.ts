@@ -7,7 +7,7 @@ import type { KeyedLock } from './keyed-lock.ts';
 import type { Machines } from './machines.ts';
 import type { SandboxFinder } from './sandbox-finder.ts';
 
-export interface Waker {
+interface Waker {
   resume(ref: string): Promise<unknown>;
 }
 

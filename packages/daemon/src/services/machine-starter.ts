@@ -25,7 +25,7 @@ export interface Started {
 
 const mebibyte = 1024 * 1024;
 
-export const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => ({
+const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => ({
   allowInternet: policy.allow_internet,
   allowInterSandbox: policy.allow_inter_sandbox,
   allowedPorts: policy.allowed_ports,
@@ -34,7 +34,7 @@ export const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => ({
 });
 
 /** A machine starts with nothing but its loopback, so a policy that allows nothing needs nothing done. */
-export const allowsNothing = (policy: NetworkPolicyBody): boolean =>
+const allowsNothing = (policy: NetworkPolicyBody): boolean =>
   !policy.allow_internet && !policy.allow_inter_sandbox && policy.allow.length === 0;
 
 export const toLimits = (record: Pick<SandboxRecord, 'cpus' | 'memoryMb' | 'pids'>) => ({

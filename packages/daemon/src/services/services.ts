@@ -33,7 +33,7 @@ import type { JobService } from './job-service.ts';
 import type { TerminalService } from './terminal-service.ts';
 
 /** Told how far a long operation is; called often, shows nothing by itself. */
-export type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
+type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
 
 export interface CallOptions {
   readonly signal?: AbortSignal;

@@ -143,7 +143,7 @@ export class SnapshotTaker {
   }
 }
 
-export const shapeOf = (record: SandboxRecord): SnapshotShape => ({
+const shapeOf = (record: SandboxRecord): SnapshotShape => ({
   cpus: record.cpus,
   memoryMb: record.memoryMb,
   diskMb: record.diskMb,

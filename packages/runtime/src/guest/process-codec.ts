@@ -38,7 +38,7 @@ export const checkSignal = (signal: number): number => {
   });
 };
 
-export const decodeExit = (reader: BodyReader): ExitStatus | null => {
+const decodeExit = (reader: BodyReader): ExitStatus | null => {
   const state = reader.u8();
   const value = reader.u8();
   const timedOut = reader.u8() !== 0;

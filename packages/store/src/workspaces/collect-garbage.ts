@@ -10,7 +10,7 @@ import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-o
 import type { WorkspaceSession } from './workspace-session.ts';
 import type { WorkspaceState } from './workspace-state.ts';
 
-export type Protection = 'head' | 'latest' | 'tag' | 'pin' | 'recent' | 'intent';
+type Protection = 'head' | 'latest' | 'tag' | 'pin' | 'recent' | 'intent';
 
 export interface CollectionPlan {
   readonly plan_id: string;
@@ -104,7 +104,7 @@ export const loadPlan = (session: WorkspaceSession, planId: string | undefined):
 };
 
 /** Frees what no snapshot needs. Can be cut off and run again at any point. */
-export const sweep = async (session: WorkspaceSession): Promise<number> => {
+const sweep = async (session: WorkspaceSession): Promise<number> => {
   const { layout, program, state } = session;
   const needed = new NeededObjects(layout, state.snapshots.values());
   let freed = 0;

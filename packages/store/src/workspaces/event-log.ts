@@ -21,7 +21,7 @@ export type LogLine = WorkspaceEvent & {
   readonly hash: string;
 };
 
-export const firstHash = '0'.repeat(64);
+const firstHash = '0'.repeat(64);
 
 const hashOf = (line: Omit<LogLine, 'hash'>): string =>
   createHash('sha256')

@@ -14,7 +14,7 @@ export interface WorkspaceSettings {
   readonly gc_keep_hours: number;
 }
 
-export const defaultSettings: WorkspaceSettings = {
+const defaultSettings: WorkspaceSettings = {
   default_engine: 'auto',
   default_tags: [],
   output_format: 'text',

@@ -6,7 +6,7 @@ import { rootHash, type ScanAnswer } from './scan-answer.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
-export interface VerifyProblem {
+interface VerifyProblem {
   readonly path: string;
   readonly problem: string;
 }

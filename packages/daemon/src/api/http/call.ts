@@ -45,7 +45,7 @@ type Answered<N extends RouteName> = Routes[N]['answer'] extends 'json'
         ? Promise<AsyncIterable<ServerEvent>>
         : Promise<void>;
 
-export type Handler<N extends RouteName> = Routes[N]['answer'] extends 'socket'
+type Handler<N extends RouteName> = Routes[N]['answer'] extends 'socket'
   ? (call: Call<N>, socket: MessageSocket) => Promise<void>
   : (call: Call<N>) => Answered<N>;
 

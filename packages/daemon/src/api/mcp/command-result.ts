@@ -34,7 +34,7 @@ export const commandResultSchema = z.object({
     .describe('Inside the workspace: all of stderr, where the answer is cut.'),
   duration_ms: z.number(),
 });
-export type CommandResult = z.infer<typeof commandResultSchema>;
+type CommandResult = z.infer<typeof commandResultSchema>;
 
 export const exitCodeOf = (exit: { exit_code: number | null; signal: number | null }): number =>
   exit.exit_code ?? 128 + (exit.signal ?? 0);

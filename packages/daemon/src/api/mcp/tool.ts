@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import type { ToolContext } from './tool-context.ts';
 
 /** Who may call it: everyone for their own sandbox, or admin tokens only. */
-export type ToolScope = 'sandbox' | 'admin';
+type ToolScope = 'sandbox' | 'admin';
 
 export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodObject> {
   readonly name: string;

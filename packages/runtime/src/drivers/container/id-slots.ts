@@ -4,7 +4,7 @@ import { CoppiceError } from '@coppice/protocol';
 const firstId = 0x20000000;
 const slotCount = 20_480;
 
-export const idsPerSlot = 65_536;
+const idsPerSlot = 65_536;
 
 /** Hands out ranges of user and group ids, so that no two sandboxes of a home are the same user on the host. */
 export class IdSlots {

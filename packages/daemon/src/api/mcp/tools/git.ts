@@ -110,7 +110,7 @@ const statusSchema = z.object({
   dirty: z.boolean(),
 });
 
-export const statusOf = async (git: GuestGit): Promise<GitStatus> =>
+const statusOf = async (git: GuestGit): Promise<GitStatus> =>
   parseStatus(await git.run(['status', '--porcelain=v2', '--branch', '--untracked-files=all', '-z']));
 
 const status = defineTool({
