@@ -1,0 +1,48 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { Machine } from './machine.ts';
+import type { Finding } from './row.ts';
+import type { Target } from './target.ts';
+
+export interface TargetResult extends Finding {
+  readonly against: string;
+  readonly target: Target;
+  readonly kept: boolean;
+}
+
+export interface RowResult {
+  readonly name: string;
+  readonly title: string;
+  readonly seconds: number;
+  /** Why there is nothing to compare; null where it was measured. */
+  readonly not_measured: string | null;
+  readonly results: readonly TargetResult[];
+}
+
+export interface BenchResults {
+  readonly measured_at: string;
+  readonly machine: Machine;
+  readonly rows: readonly RowResult[];
+}
+
+export const resultsFile = fileURLToPath(new URL('../results.json', import.meta.url));
+
+/** Undefined where nobody has measured yet. */
+export const readResults = (): BenchResults | undefined => {
+  let text: string;
+  try {
+    text = readFileSync(resultsFile, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  return JSON.parse(text) as BenchResults;
+};
+
+const significant = (key: string, value: unknown): unknown =>
+  typeof value === 'number' && key !== 'memory_mb' && !Number.isInteger(value)
+    ? Number(value.toPrecision(4))
+    : value;
+
+export const writeResults = (results: BenchResults): void =>
+  writeFileSync(resultsFile, `${JSON.stringify(results, significant, 2)}\n`);

@@ -1,0 +1,78 @@
+/** One way to keep and bring back the state of a directory, as lines of shell run in that directory. */
+export interface Peer {
+  readonly name: string;
+  /** The program that must be there. */
+  readonly program: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** Before the first measurement; not measured. */
+  prepare(place: string): string;
+  first(place: string): string;
+  again(place: string): string;
+  restore(place: string): string;
+}
+
+const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** `place` is a fresh directory beside the payload, for what the peer keeps. */
+export const peers: readonly Peer[] = [
+  {
+    name: 'jvs',
+    program: 'jvs',
+    env: {},
+    prepare: () => 'true',
+    first: () => 'jvs snapshot first',
+    again: () => 'jvs snapshot again',
+    restore: () => 'jvs restore HEAD',
+  },
+  {
+    name: 'cp -a',
+    program: 'cp',
+    env: {},
+    prepare: () => 'true',
+    first: (place) => `cp -a . ${quote(place)}/first && sync`,
+    again: (place) => `cp -a . ${quote(place)}/again`,
+    restore: (place) => `cp -a ${quote(place)}/again/. .`,
+  },
+  {
+    name: 'rsync --link-dest',
+    program: 'rsync',
+    env: {},
+    prepare: () => 'true',
+    first: (place) => `rsync -a ./ ${quote(place)}/first/`,
+    again: (place) => `rsync -a --link-dest=${quote(place)}/first ./ ${quote(place)}/again/`,
+    restore: (place) => `rsync -a --delete ${quote(place)}/again/ ./`,
+  },
+  {
+    name: 'git',
+    program: 'git',
+    env: {
+      GIT_AUTHOR_NAME: 'bench',
+      GIT_AUTHOR_EMAIL: 'bench@localhost',
+      GIT_COMMITTER_NAME: 'bench',
+      GIT_COMMITTER_EMAIL: 'bench@localhost',
+      GIT_CONFIG_GLOBAL: '/dev/null',
+    },
+    prepare: (place) => `git init -q --separate-git-dir=${quote(place)}/git .`,
+    first: () => 'git add -A && git commit -q -m first',
+    again: () => 'git add -A && git commit -q -m again',
+    restore: () => 'git reset -q --hard && git clean -qfd',
+  },
+  {
+    name: 'restic',
+    program: 'restic',
+    env: { RESTIC_PASSWORD: 'bench' },
+    prepare: (place) => `restic -q -r ${quote(place)}/restic init`,
+    first: (place) => `restic -q -r ${quote(place)}/restic backup .`,
+    again: (place) => `restic -q -r ${quote(place)}/restic backup .`,
+    restore: (place) => `restic -q -r ${quote(place)}/restic restore latest --target .`,
+  },
+  {
+    name: 'borg',
+    program: 'borg',
+    env: { BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK: 'yes', BORG_RELOCATED_REPO_ACCESS_IS_OK: 'yes' },
+    prepare: (place) => `borg init -e none ${quote(place)}/borg`,
+    first: (place) => `borg create ${quote(place)}/borg::first .`,
+    again: (place) => `borg create ${quote(place)}/borg::again-$(date +%s%N) .`,
+    restore: (place) => `borg extract ${quote(place)}/borg::first`,
+  },
+];

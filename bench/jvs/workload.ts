@@ -1,0 +1,46 @@
+import { randomBytes } from 'node:crypto';
+import { appendFile, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+export interface WorkloadSize {
+  readonly smallFiles: number;
+  readonly smallBytes: number;
+  readonly largeFiles: number;
+  readonly largeBytes: number;
+}
+
+/** 10,000 files of 4 KiB and 50 of 20 MiB, of bytes that do not compress. */
+export const fullWorkload: WorkloadSize = {
+  smallFiles: 10_000,
+  smallBytes: 4096,
+  largeFiles: 50,
+  largeBytes: 20 << 20,
+};
+export const tinyWorkload: WorkloadSize = {
+  smallFiles: 500,
+  smallBytes: 4096,
+  largeFiles: 2,
+  largeBytes: 2 << 20,
+};
+
+const perFolder = 100;
+const smallPath = (file: number): string => join(`d${Math.floor(file / perFolder)}`, `f${file}`);
+
+export const makeWorkload = async (directory: string, size: WorkloadSize): Promise<void> => {
+  for (let file = 0; file < size.smallFiles; file += 1) {
+    if (file % perFolder === 0) await mkdir(join(directory, `d${file / perFolder}`), { recursive: true });
+    await writeFile(join(directory, smallPath(file)), randomBytes(size.smallBytes));
+  }
+  await mkdir(join(directory, 'large'), { recursive: true });
+  for (let file = 0; file < size.largeFiles; file += 1) {
+    await writeFile(join(directory, 'large', `${file}`), randomBytes(size.largeBytes));
+  }
+};
+
+/** Ten small files, spread over the tree. */
+export const changeTen = async (directory: string, size: WorkloadSize): Promise<void> => {
+  for (let step = 0; step < 10; step += 1) {
+    const file = Math.floor((step * size.smallFiles) / 10);
+    await appendFile(join(directory, smallPath(file)), randomBytes(100));
+  }
+};
