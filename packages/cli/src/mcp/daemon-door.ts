@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { findRunningDaemon } from '../daemon/running-daemon.ts';
 import { startDetached } from '../daemon/start-daemon.ts';
@@ -20,6 +21,8 @@ interface Place {
   readonly socketPath: string | undefined;
   readonly token: string;
 }
+
+const othersStartMs = 60_000;
 
 /** Nothing of the request was heard: it may be sent again. */
 const unheard = new Set(['ECONNREFUSED', 'ENOENT']);
@@ -70,10 +73,15 @@ export class DaemonDoor {
     try {
       return await startDetached(home, signal);
     } catch (error) {
-      // Two agents that start at once: the other one's daemon is as good.
-      const running = await findRunningDaemon(home);
-      if (running === undefined) throw error;
-      return running;
+      if (!(error instanceof CoppiceError) || error.code !== 'wrong_state') throw error;
+      // Another agent started one at the same time: it has the home, and answers soon.
+      const deadlineMs = performance.now() + othersStartMs;
+      while (performance.now() < deadlineMs && !signal.aborted) {
+        const running = await findRunningDaemon(home);
+        if (running !== undefined) return running;
+        await delay(50);
+      }
+      throw error;
     }
   }
 

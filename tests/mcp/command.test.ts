@@ -1,0 +1,99 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CliHome } from '../e2e/cli-home.ts';
+import { Agent } from './agent.ts';
+
+let cli: CliHome;
+
+beforeAll(async () => {
+  cli = await CliHome.make();
+});
+afterAll(() => cli?.remove());
+
+describe('coppice mcp', () => {
+  test('starts a daemon where none runs, two at once start one, and it stays when they go', async () => {
+    const agents = await Promise.all([Agent.overStdio(cli.home), Agent.overStdio(cli.home)]);
+    for (const agent of agents) {
+      expect((await agent.client.listTools()).tools.length).toBeGreaterThan(45);
+      await agent.client.close();
+    }
+    expect(await cli.json('status')).toMatchObject({ running: true });
+  });
+
+  test('lists the profiles in its help', async () => {
+    const help = await cli.ok('mcp', '--help');
+    expect(help).toMatch(/Profiles:\n\s+full .*\n\s+core .*workspace_create/);
+  });
+
+  test('answers a line that is no message with an error, and goes on', async () => {
+    const call = JSON.stringify({ jsonrpc: '2.0', id: 7, method: 'ping' });
+    const { stdout, code } = await cli.run(['mcp'], { input: `not json\n${call}\n` });
+    const answers = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { id: unknown });
+    expect(answers).toContainEqual(
+      expect.objectContaining({ id: null, error: expect.objectContaining({ code: -32700 }) }),
+    );
+    expect(answers).toContainEqual(expect.objectContaining({ id: 7, result: {} }));
+    expect(code).toBe(0);
+  });
+});
+
+describe('coppice mcp install', () => {
+  const install = async (client: string, ...options: string[]) => {
+    const result = await cli.run(['mcp', 'install', client, ...options], { env: { HOME: cli.directory } });
+    expect(result, result.stderr).toMatchObject({ code: 0 });
+    return result.stdout;
+  };
+  const server = {
+    command: expect.stringMatching(/bin\/coppice$/),
+    args: ['mcp'],
+    env: { COPPICE_HOME: expect.any(String) },
+  };
+
+  test.each([
+    ['claude-code', '.mcp.json', 'mcpServers', server],
+    ['claude-desktop', '.config/Claude/claude_desktop_config.json', 'mcpServers', server],
+    ['cursor', '.cursor/mcp.json', 'mcpServers', server],
+    ['vscode', '.vscode/mcp.json', 'servers', { type: 'stdio', ...server }],
+  ])('writes the configuration of %s next to what is there', async (client, file, key, entry) => {
+    const path = join(cli.directory, file);
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, JSON.stringify({ other: 1, [key]: { mine: { command: 'x' } } }));
+    expect(await install(client)).toContain(path);
+    expect(JSON.parse(await readFile(path, 'utf8'))).toEqual({ other: 1, [key]: { mine: { command: 'x' } } });
+    await install(client, '--write');
+    await install(client, '--write');
+    expect(JSON.parse(await readFile(path, 'utf8'))).toEqual({
+      other: 1,
+      [key]: { mine: { command: 'x' }, coppice: entry },
+    });
+  });
+
+  test('writes the table of codex once, and leaves the others alone', async () => {
+    const path = join(cli.directory, '.codex/config.toml');
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, 'model = "x"\n\n[mcp_servers.other]\ncommand = "y"\n');
+    await install('codex', '--write', '--profile', 'core');
+    await install('codex', '--write', '--profile', 'core', '--session', 'ann');
+    const text = await readFile(path, 'utf8');
+    expect(text).toContain('model = "x"\n\n[mcp_servers.other]\ncommand = "y"\n');
+    expect(text.match(/\[mcp_servers\.coppice\]/g)).toHaveLength(1);
+    expect(text).toContain('args = ["mcp","--profile","core","--session","ann"]');
+  });
+
+  test('refuses a file that it cannot read, and writes nothing', async () => {
+    const path = join(cli.directory, '.cursor/mcp.json');
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, '// mine\n{}');
+    const result = await cli.run(['mcp', 'install', 'cursor', '--write'], { env: { HOME: cli.directory } });
+    expect(result).toMatchObject({ code: 2, stderr: expect.stringContaining('left as it is') });
+    expect(await readFile(path, 'utf8')).toBe('// mine\n{}');
+    expect(await cli.run(['mcp', 'install', 'emacs'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('claude-code'),
+    });
+  });
+});
