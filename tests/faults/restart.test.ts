@@ -1,0 +1,138 @@
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { createConnection } from 'node:net';
+import { join } from 'node:path';
+import type { Sandbox } from '@coppice/sdk';
+import { eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
+
+describe('a daemon that goes and comes back', () => {
+  let daemon: RunningDaemon;
+  let sandbox: Sandbox;
+  let counter: number;
+
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start();
+    sandbox = await daemon.client.sandboxes.create({ name: 'steady', env: { KEPT: 'yes' } });
+    counter = (await sandbox.jobs.start('while :; do echo tick; sleep 0.01; done')).id;
+  });
+  afterAll(() => daemon[Symbol.asyncDispose]());
+
+  async function counted(): Promise<number> {
+    const found = (await sandbox.jobs.list()).find(({ id }) => id === counter);
+    return found?.running ? found.log_bytes : -1;
+  }
+
+  const initOf = (id: string): number =>
+    JSON.parse(readFileSync(join(daemon.home, 'run', id, 'machine.json'), 'utf8')).init.pid;
+
+  test.each(['SIGTERM', 'SIGKILL'] as const)(
+    'by %s finds its sandboxes running, as they were',
+    async (signal) => {
+      const before = await counted();
+      await daemon.kill(signal);
+      expect(isAlive(initOf(sandbox.id))).toBe(true);
+      await daemon.restart();
+      expect(await counted()).toBeGreaterThanOrEqual(before);
+      await eventually('it counts on', async () => (await counted()) > before);
+      expect((await sandbox.exec('echo $KEPT')).stdout).toBe('yes\n');
+    },
+  );
+
+  test('a second daemon for the same home is refused, and the first goes on', async () => {
+    const { code, stderr } = await daemon.run([]);
+    expect(code).toBe(7);
+    expect(stderr).toContain('already runs');
+    expect((await daemon.client.health()).status).toBe('ok');
+  });
+
+  test('a forward listens again, on the same port', async () => {
+    const { host_port: port } = await sandbox.ports.forward(8080);
+    await daemon.kill();
+    await daemon.restart();
+    const connects = () =>
+      new Promise<boolean>((resolve) => {
+        const socket = createConnection(port, '127.0.0.1', () => resolve(true)).on('error', () =>
+          resolve(false),
+        );
+        socket.on('connect', () => socket.destroy());
+      });
+    await eventually('the port is open again', connects);
+    expect((await sandbox.ports.list()).map(({ host_port: found }) => found)).toEqual([port]);
+    await sandbox.ports.remove(8080);
+  });
+
+  test('events go on from any sequence number without a gap', async () => {
+    const { last_seq: middle } = await daemon.client.events.list();
+    await sandbox.update({ labels: { step: '1' } });
+    await daemon.kill();
+    await daemon.restart();
+    await sandbox.update({ labels: { step: '2' } });
+    const abort = new AbortController();
+    const seqs: number[] = [];
+    for await (const event of daemon.client.events.stream({ after: middle, signal: abort.signal })) {
+      seqs.push(event.seq);
+      if (seqs.length === 2) break;
+    }
+    abort.abort();
+    expect(seqs).toEqual([middle + 1, middle + 2]);
+  });
+
+  test('a sandbox that ended while no daemon looked has failed, and says so', async () => {
+    const mortal = await daemon.client.sandboxes.create({ name: 'mortal' });
+    const init = initOf(mortal.id);
+    await daemon.kill();
+    process.kill(init, 'SIGKILL');
+    await eventually('it is gone', () => !isAlive(init));
+    await daemon.restart();
+    const { state, failure } = await mortal.inspect();
+    expect({ state, failure }).toEqual({
+      state: 'failed',
+      failure: 'it ended while no daemon was there to see it',
+    });
+    await mortal.destroy();
+  });
+
+  test('a damaged database is refused with the way back, sandboxes run on, and the way back works', async () => {
+    const before = await counted();
+    await daemon.stop();
+    const database = join(daemon.home, 'coppice.db');
+    const pages = Math.floor(statSync(database).size / 4096);
+    const file = openSync(database, 'r+');
+    for (let page = 1; page < pages; page += 1)
+      writeSync(file, Buffer.alloc(4096, 0x5a), 0, 4096, page * 4096);
+    closeSync(file);
+    const { code, stderr } = await daemon.run([]);
+    expect(code).toBe(71);
+    expect(stderr).toContain('damaged');
+    expect(stderr).toContain('--restore-backup');
+    expect(isAlive(initOf(sandbox.id))).toBe(true);
+    await daemon.restart({ args: ['--restore-backup'] });
+    await eventually('it counts on', async () => (await counted()) > before);
+  });
+
+  test('a configuration that cannot be understood is refused by the name of what is wrong', async () => {
+    const config = join(daemon.home, 'config.json');
+    const good = readFileSync(config, 'utf8');
+    await daemon.stop();
+    writeFileSync(config, JSON.stringify({ ...JSON.parse(good), memroy: 1 }));
+    const { code, stderr } = await daemon.run([]);
+    expect(code).toBe(2);
+    expect(stderr).toContain('memroy');
+    truncateSync(config);
+    expect((await daemon.run([])).code).toBe(2);
+    writeFileSync(config, good);
+    await daemon.restart();
+    expect(await counted()).toBeGreaterThan(0);
+  });
+});
