@@ -55,7 +55,11 @@ export class SoakClient {
       ...(['write', 'write', 'write', 'write', 'read', 'read', 'read', 'exec'] as const),
       ...(['snapshot', 'restore', 'fork', 'restart'] as const),
     ]);
-    await works[name]();
+    try {
+      await works[name]();
+    } catch (error) {
+      throw new Error(`${name} on ${owned.name} failed: ${(error as Error).message}`, { cause: error });
+    }
     return name;
   }
 
@@ -150,7 +154,13 @@ export class SoakClient {
   async #destroy(name: string): Promise<void> {
     await this.#insist(async () => {
       const found = (await this.#coppice.sandboxes.list()).find((sandbox) => sandbox.name === name);
-      if (found !== undefined) await this.#coppice.sandboxes.at(found.id).destroy();
+      if (found === undefined) return;
+      try {
+        await this.#coppice.sandboxes.at(found.id).destroy();
+      } catch (error) {
+        // What the dead daemon had begun, the next one finished in between.
+        if (!(error instanceof CoppiceError && error.code === 'not_found')) throw error;
+      }
     });
   }
 

@@ -82,7 +82,7 @@ export const soak = async (options: SoakOptions): Promise<SoakReport> => {
     [...clients.map(work), kill()].map((task) => task.catch(stopAtFailure)),
   );
   const failures = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
-  if (failures.length > 0) throw new AggregateError(failures, `${failures[0]}`);
+  if (failures.length > 0) throw new AggregateError(failures, `${failures[0]}\n${await lastEvents(daemon)}`);
 
   let filesChecked = 0;
   for (const client of clients) filesChecked += await client.verify();
@@ -92,6 +92,14 @@ export const soak = async (options: SoakOptions): Promise<SoakReport> => {
   await nothingGrew(daemon, before);
   return { ...progress, byWork, filesChecked };
 };
+
+/** What the daemon did lately, for whoever looks for the reason. */
+async function lastEvents(daemon: RunningDaemon): Promise<string> {
+  await daemon.restart();
+  const { last_seq: last } = await daemon.client.events.list({ limit: 1 });
+  const { events } = await daemon.client.events.list({ after: Math.max(0, last - 200) });
+  return events.map((event) => JSON.stringify(event)).join('\n');
+}
 
 const shareOf = (total: number, parts: number, index: number): number =>
   Math.max(1, Math.floor(total / parts) + (index < total % parts ? 1 : 0));

@@ -3,7 +3,38 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const namesIn = (directory: string): string[] => (existsSync(directory) ? readdirSync(directory) : []);
+/** Empty for a directory that is not there, or no longer: other homes come and go meanwhile. */
+const namesIn = (directory: string): string[] => {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    if (isGone(error)) return [];
+    throw error;
+  }
+};
+
+const isGone = (error: unknown): boolean =>
+  ['ENOENT', 'ENOTDIR', 'ENODEV'].includes((error as NodeJS.ErrnoException).code ?? '');
+
+/** At any depth, but never inside the group of another home. */
+const cgroupsNamed = (name: string, directory: string): string[] => {
+  const found: string[] = [];
+  for (const child of directoriesIn(directory)) {
+    if (child === name) found.push(join(directory, child));
+    else if (!child.startsWith('coppice-')) found.push(...cgroupsNamed(name, join(directory, child)));
+  }
+  return found;
+};
+
+const directoriesIn = (directory: string): string[] => {
+  try {
+    const entries = readdirSync(directory, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  } catch (error) {
+    if (isGone(error)) return [];
+    throw error;
+  }
+};
 
 const linesOf = (command: string, ...args: string[]): string[] =>
   execFileSync(command, args, { encoding: 'utf8' }).split('\n').filter(Boolean);
@@ -64,7 +95,7 @@ export class HomeTraces {
   }
 
   #cgroups(): string[] {
-    return linesOf('find', '/sys/fs/cgroup', '-type', 'd', '-name', `coppice-${this.#key}`, '-prune');
+    return cgroupsNamed(`coppice-${this.#key}`, '/sys/fs/cgroup');
   }
 
   #processes(): string[] {
