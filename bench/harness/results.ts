@@ -25,7 +25,7 @@ export interface BenchResults {
   readonly rows: readonly RowResult[];
 }
 
-export const resultsFile = fileURLToPath(new URL('../results.json', import.meta.url));
+const resultsFile = fileURLToPath(new URL('../results.json', import.meta.url));
 
 /** Undefined where nobody has measured yet. */
 export const readResults = (): BenchResults | undefined => {

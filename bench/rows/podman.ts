@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { BenchContext } from '../harness/bench-context.ts';
@@ -8,6 +9,7 @@ import type { PeerRoot } from '../peers/peer-root.ts';
 import { firstOutputMs, peerOutput } from './first-output.ts';
 
 const run = promisify(execFile);
+const cgroupName = `coppice-bench-${process.pid}`;
 
 /** With a store of its own, so that the machine's containers and images are not touched. */
 const podmanCommand = (context: BenchContext, root: PeerRoot): string[] => [
@@ -19,7 +21,7 @@ const podmanCommand = (context: BenchContext, root: PeerRoot): string[] => [
     join(context.directory, 'podman-run'),
   ],
   ...['--tmpdir', join(context.directory, 'podman-tmp'), '--runtime', 'runc', '--cgroup-manager', 'cgroupfs'],
-  ...['run', '--rm', '--network', 'none', '--cgroup-parent', `coppice-bench-${process.pid}`],
+  ...['run', '--rm', '--network', 'none', '--cgroup-parent', cgroupName],
   // Its own defaults are above what a machine inside a machine may allow.
   ...['--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1024:1024', '--rootfs', root.path, ...peerOutput],
 ];
@@ -50,6 +52,13 @@ export const podman = defineRow({
 /** podman keeps its store mounted and its cgroups made. */
 const removeTraces = async (context: BenchContext): Promise<void> => {
   await run('umount', ['--lazy', '--quiet', join(context.directory, 'podman/overlay')]).catch(() => {});
-  const name = `coppice-bench-${process.pid}`;
-  await run('find', ['/sys/fs/cgroup', '-depth', '-type', 'd', '-path', `*/${name}*`, '-delete']);
+  for (const hierarchy of ['', ...readdirSync('/sys/fs/cgroup')])
+    removeCgroup(join('/sys/fs/cgroup', hierarchy, cgroupName));
+};
+
+const removeCgroup = (directory: string): void => {
+  if (!existsSync(directory)) return;
+  for (const entry of readdirSync(directory, { withFileTypes: true }))
+    if (entry.isDirectory()) removeCgroup(join(directory, entry.name));
+  rmdirSync(directory);
 };
