@@ -3,7 +3,7 @@
  * and the last line is the sum of all: N passed, N failed, N skipped.
  */
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type CheckOutcome, runChecks } from './checks.ts';
@@ -52,6 +52,8 @@ const readTotals = (path: string, failure: string | undefined): TestTotals => {
 const runTests = async (): Promise<TestTotals> => {
   // Short, as sockets live below it and their paths are limited to 107 bytes.
   const temporary = mkdtempSync(join(tmpdir(), 'ct-'));
+  // Tests that run as somebody else pass through it, and see nothing in it.
+  chmodSync(temporary, 0o711);
   const totalsPath = join(temporary, 'totals.json');
   const before = lookAround(temporary);
   const failure = await runVitest(temporary, totalsPath);
