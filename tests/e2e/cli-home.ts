@@ -1,9 +1,8 @@
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { eventually, HomeTraces, tinyImage } from '@coppice/testkit';
 
@@ -66,12 +65,13 @@ export class CliHome {
     return this.spawn(process.execPath, [program, ...argv], options);
   }
 
-  /** Starts `coppice …` that goes on until it is interrupted. */
+  /** Starts `coppice …` to talk with while it runs. */
   begin(argv: readonly string[]): BegunCommand {
     return new BegunCommand(
       spawn(process.execPath, [program, ...argv], {
+        cwd: this.directory,
         env: this.#environment(),
-        stdio: ['ignore', 'pipe', 'ignore'],
+        stdio: ['pipe', 'pipe', 'pipe'],
       }),
     );
   }
@@ -126,16 +126,27 @@ export class CliHome {
 }
 
 class BegunCommand {
-  readonly #child: ChildProcessByStdio<null, Readable, null>;
+  readonly #child: ChildProcessWithoutNullStreams;
   readonly ended: Promise<number | null>;
   #said = '';
 
-  constructor(child: ChildProcessByStdio<null, Readable, null>) {
+  constructor(child: ChildProcessWithoutNullStreams) {
     this.#child = child;
-    this.ended = once(child, 'exit').then(([code]) => code as number | null);
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
-      this.#said += text;
-    });
+    this.ended = once(child, 'close').then(([code]) => code as number | null);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        this.#said += text;
+      });
+    }
+  }
+
+  /** All that it said, on both streams. */
+  get said(): string {
+    return this.#said;
+  }
+
+  type(text: string): void {
+    this.#child.stdin.write(text);
   }
 
   untilSays(text: string): Promise<void> {

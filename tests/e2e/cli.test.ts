@@ -9,7 +9,7 @@ beforeAll(async () => {
   cli = await CliHome.start();
   await cli.ok('create', 'dev');
 });
-afterAll(() => cli?.remove());
+afterAll(() => cli?.remove(), 300_000);
 
 const errorOf = (stderr: string) => (JSON.parse(stderr) as { error: Record<string, string> }).error;
 
@@ -22,17 +22,17 @@ describe('the daemon', () => {
   });
 
   test('sandboxes go on while it is down, and the next start finds them', async () => {
-    await cli.ok('create', 'survivor');
-    const { id } = await cli.json<{ id: number }>('exec', '--detach', 'survivor', '--', 'sleep', '1000000');
+    const name = await cli.ok('create');
+    const { id } = await cli.json<{ id: number }>('exec', '--detach', name, '--', 'sleep', '1000000');
     expect(await cli.json('down')).toMatchObject({ was_running: true, purged: false });
     expect((await cli.run(['status'])).code).toBe(errorKinds.unavailable.exitCode);
     const without = await cli.run(['ls', '--json']);
     expect(without.code).toBe(errorKinds.unavailable.exitCode);
     expect(errorOf(without.stderr)).toMatchObject({ code: 'unavailable' });
     await cli.ok('up', '--detach');
-    const jobs = await cli.json<{ id: number; running: boolean }[]>('jobs', 'survivor');
+    const jobs = await cli.json<{ id: number; running: boolean }[]>('jobs', name);
     expect(jobs).toEqual([expect.objectContaining({ id, running: true })]);
-    await cli.ok('rm', 'survivor');
+    await cli.ok('rm', name);
   });
 
   test('in front it shows where it listens until Ctrl-C, which stops it', async () => {
@@ -155,17 +155,20 @@ describe('shell', () => {
   });
 
   test('can be left with the detach key and joined again', async () => {
-    await cli.ok('create', 'shells');
-    const left = await cli.run(['shell', 'shells', '--', 'sh'], { input: 'KEPT=still-here\n\x1d' });
-    expect(left.code).toBe(0);
-    const [, number] = /--attach (\d+)/.exec(left.stderr) ?? [];
+    const name = await cli.ok('create');
+    const first = cli.begin(['shell', name, '--', 'sh']);
+    first.type('KEPT=still; echo "[$KEPT-here]"\n');
+    await first.untilSays('[still-here]');
+    first.type('\x1d');
+    expect(await first.ended).toBe(0);
+    const [, number] = /--attach (\d+)/.exec(first.said) ?? [];
     expect(number).toBeDefined();
-    const again = await cli.run(['shell', 'shells', '--attach', number!], {
-      input: 'echo "[$KEPT]"\nexit 6\n',
+    const again = await cli.run(['shell', name, '--attach', number!], {
+      input: 'echo "[$KEPT-there]"\nexit 6\n',
     });
-    expect(again.stdout).toContain('[still-here]');
+    expect(again.stdout).toContain('[still-there]');
     expect(again.code).toBe(6);
-    await cli.ok('rm', 'shells');
+    await cli.ok('rm', name);
   });
 });
 
@@ -252,14 +255,14 @@ describe('branches', () => {
   });
 
   test('stop keeps the disk, start goes on with it', async () => {
-    await cli.ok('create', 'sleeper');
-    await cli.ok('exec', 'sleeper', 'echo kept > /root/kept');
-    await cli.ok('stop', 'sleeper');
-    const stopped = await cli.run(['exec', 'sleeper', 'true']);
+    const name = await cli.ok('create');
+    await cli.ok('exec', name, 'echo kept > /root/kept');
+    await cli.ok('stop', name);
+    const stopped = await cli.run(['exec', name, 'true']);
     expect(stopped.code).toBe(errorKinds.wrong_state.exitCode);
-    await cli.ok('start', 'sleeper');
-    expect(await cli.ok('exec', 'sleeper', 'cat', '/root/kept')).toBe('kept');
-    await cli.ok('rm', 'sleeper');
+    await cli.ok('start', name);
+    expect(await cli.ok('exec', name, 'cat', '/root/kept')).toBe('kept');
+    await cli.ok('rm', name);
   });
 });
 

@@ -5,7 +5,7 @@ let cli: CliHome;
 beforeAll(async () => {
   cli = await CliHome.start();
 });
-afterAll(() => cli?.remove());
+afterAll(() => cli?.remove(), 300_000);
 
 test('the demo shows every step and leaves nothing behind', async () => {
   const shown = await cli.ok('demo');

@@ -7,7 +7,7 @@ let cli: CliHome;
 beforeAll(async () => {
   cli = await CliHome.make();
 });
-afterAll(() => cli?.remove());
+afterAll(() => cli?.remove(), 300_000);
 
 /** The fenced shell block of README.md that starts the daemon and goes on. */
 const tourOf = (readme: string): string => {
@@ -17,7 +17,10 @@ const tourOf = (readme: string): string => {
   return tour;
 };
 
-test('the tour in README.md works as it is printed', async () => {
+// The first `create` makes the image `host`, a copy of /usr: minutes on a busy machine.
+const patienceMs = 900_000;
+
+test('the tour in README.md works as it is printed', { timeout: patienceMs }, async () => {
   const tour = tourOf(await readFile(join(import.meta.dirname, '../../README.md'), 'utf8'));
   const { code, stdout, stderr } = await cli.spawn('bash', ['-euo', 'pipefail', '-c', tour]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
