@@ -55,6 +55,10 @@ for (const row of chosen) {
     measured.push(result);
     process.stderr.write(`${result.seconds.toFixed(0)} s\n`);
   } catch (error) {
+    if (stop.signal.aborted) {
+      process.stderr.write('stopped\n');
+      break;
+    }
     broken += 1;
     process.stderr.write('failed\n');
     console.error(error);

@@ -33,7 +33,10 @@ export const idle200 = defineRow({
       sandboxes.push(await daemon.client.sandboxes.create());
     }
     const homeKey = createHash('sha256').update(daemon.home).digest('hex').slice(0, 8);
-    const sandboxesMb = privateMemoryMb(processesOf(`coppice-${homeKey}/`));
+    const processes = processesOf(`coppice-${homeKey}/`);
+    if (processes.length < count)
+      throw new Error(`${processes.length} processes of ${count} sandboxes were found`);
+    const sandboxesMb = privateMemoryMb(processes);
     // What the daemon needs for them is part of what they cost.
     const daemonMb = Math.max(0, privateMemoryMb([daemon.pid]) - daemonBeforeMb);
     const withMany = summarize(await samplesMs());
