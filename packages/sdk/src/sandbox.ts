@@ -39,12 +39,15 @@ export class Sandbox implements AsyncDisposable {
   readonly ports: Ports;
   readonly #caller: Caller;
   readonly #params: { readonly sandbox: string };
+  readonly #token: string | undefined;
   #info: SandboxInfo | undefined;
 
   /** `ref`: its id, or a name that every call will look up. */
   constructor(caller: Caller, ref: string, info?: SandboxInfo) {
     this.#caller = caller;
     this.#info = info;
+    // Told once, at creation; later answers about the sandbox lack it.
+    this.#token = (info as CreatedSandbox | undefined)?.token;
     this.id = ref;
     this.#params = { sandbox: ref };
     this.files = new Files(caller, ref);
@@ -64,7 +67,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Reaches this sandbox only; known to whoever created it. */
   get token(): string | undefined {
-    return (this.#info as CreatedSandbox | undefined)?.token;
+    return this.#token;
   }
 
   async inspect({ signal }: CallOptions = {}): Promise<SandboxDetail> {
