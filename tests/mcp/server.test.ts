@@ -243,6 +243,25 @@ describe('exec', () => {
     expect(rest).toMatchObject({ content: '100000\n', truncated: false });
   });
 
+  test('runs commands and jobs also where there is no /workspace, and names a workdir that is missing', async () => {
+    await agent.ok('workspace_create', { name: 'bare' });
+    const bare = { workspace_id: 'bare' };
+    await agent.ok('exec', { ...bare, command: 'rmdir /workspace', workdir: '/' });
+    expect(await agent.ok('exec', { ...bare, command: 'pwd' })).toMatchObject({
+      exit_code: 0,
+      stdout: '/root\n',
+    });
+    const { job_id } = await agent.ok<{ job_id: number }>('exec_background', {
+      ...bare,
+      command: 'echo job',
+    });
+    expect(await agent.ok('exec_poll', { ...bare, job_id, wait_secs: 60 })).toMatchObject({
+      stdout: 'job\n',
+    });
+    expect(await agent.refused('exec', { ...bare, command: 'true', workdir: '/none' })).toContain('/none');
+    await agent.ok('workspace_destroy', bare);
+  });
+
   test('reports progress to those that ask for it', async () => {
     const messages: (string | undefined)[] = [];
     await agent.ok(

@@ -1,7 +1,7 @@
 import { CoppiceError, type ExecResult } from '@coppice/protocol';
 import { z } from 'zod';
 import { unfinishedTail } from '../../services/output-text.ts';
-import { shellCommand } from './guest-shell.ts';
+import { inShell } from './guest-shell.ts';
 import type { ToolContext } from './tool-context.ts';
 
 /** As much as is kept to be read later where the answer has only the first part of it. */
@@ -45,15 +45,17 @@ export interface CommandOutcome {
 }
 
 const run = (context: ToolContext, id: string, request: CommandRequest): Promise<ExecResult> =>
-  context.services.exec.run(
-    id,
-    {
-      ...shellCommand(request.command, request.workdir),
-      env: request.env === undefined ? undefined : { ...request.env },
-      timeout_ms: Math.ceil(request.timeout_secs * 1000),
-      max_output_bytes: Math.max(keptBytes, request.max_output_bytes),
-    },
-    context.signal,
+  inShell(request.command, request.workdir, (words) =>
+    context.services.exec.run(
+      id,
+      {
+        ...words,
+        env: request.env === undefined ? undefined : { ...request.env },
+        timeout_ms: Math.ceil(request.timeout_secs * 1000),
+        max_output_bytes: Math.max(keptBytes, request.max_output_bytes),
+      },
+      context.signal,
+    ),
   );
 
 /** Runs a command line as an agent asked for it, and cuts what is too much for an answer. */

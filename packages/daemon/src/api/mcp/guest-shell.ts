@@ -1,15 +1,31 @@
+import { CoppiceError } from '@coppice/protocol';
 import { guestPath, workDirectory } from './fields.ts';
 
-/** Agents write for bash; where an image has none, its own shell must do. */
+export interface ShellCommand {
+  readonly command: string[];
+  readonly cwd: string | undefined;
+}
+
+/** An image of others may have no bash, and no such directory; then its own shell runs where its user starts. */
 const choose = 'if [ -x /bin/bash ]; then exec /bin/bash -c "$0"; fi; exec /bin/sh -c "$0"';
-/** An image of others may have no such directory; then commands run where its user starts. */
 const enter = `cd ${workDirectory} 2>/dev/null; `;
 
-/** The words and the directory that run a command line as agents expect it. */
-export const shellCommand = (
+/**
+ * Runs a command line as agents expect it: in bash, in the working directory. Most images have both, so that is tried first;
+ * what could not be started did nothing, and is started the careful way.
+ */
+export const inShell = async <T>(
   commandLine: string,
   workdir: string | undefined,
-): { command: string[]; cwd: string | undefined } => ({
-  command: ['/bin/sh', '-c', workdir === undefined ? `${enter}${choose}` : choose, commandLine],
-  cwd: workdir === undefined ? undefined : guestPath(workdir),
-});
+  run: (words: ShellCommand) => Promise<T>,
+): Promise<T> => {
+  const cwd = workdir === undefined ? workDirectory : guestPath(workdir);
+  try {
+    return await run({ command: ['/bin/bash', '-c', commandLine], cwd });
+  } catch (error) {
+    if (!(error instanceof CoppiceError) || error.code !== 'not_found') throw error;
+  }
+  const careful =
+    workdir === undefined ? { script: `${enter}${choose}`, cwd: undefined } : { script: choose, cwd };
+  return run({ command: ['/bin/sh', '-c', careful.script, commandLine], cwd: careful.cwd });
+};

@@ -2,7 +2,7 @@ import { CoppiceError, type JobLogBody } from '@coppice/protocol';
 import { z } from 'zod';
 import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
 import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
-import { shellCommand } from '../guest-shell.ts';
+import { inShell } from '../guest-shell.ts';
 import { defineTool, readOnly, settling, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
@@ -44,11 +44,9 @@ const background = defineTool({
   output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
-    const job = await context.services.jobs.start(id, {
-      ...shellCommand(input.command, input.workdir),
-      env: input.env,
-      keep_awake: false,
-    });
+    const job = await inShell(input.command, input.workdir, (words) =>
+      context.services.jobs.start(id, { ...words, env: input.env, keep_awake: false }),
+    );
     return { job_id: job.id, status: 'started' as const, pid: job.pid };
   },
 });
