@@ -68,7 +68,7 @@ test('changes are committed with their author, shown, and pushed', async () => {
   await agent.ok('workspace_destroy', { workspace_id: 'commits' });
 });
 
-test('credentials show up in no answer, remote, file of the workspace, log or note of the daemon', async () => {
+test('credentials show up in no answer, remote, file of the workspace or log of the daemon', async () => {
   const secret = 'ghp_0123456789abcdefghijABCDEFGHIJ012345';
   const other = 's3cret-without-a-known-shape';
   await agent.ok('workspace_create', { name: 'private' });
