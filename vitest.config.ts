@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-const timeouts = { testTimeout: 120_000, hookTimeout: 120_000 };
+const timeouts = { testTimeout: 600_000, hookTimeout: 600_000 };
 
 /** Tests that load, fill or break the machine run after all others, one file at a time. */
 const heavy = ['tests/{faults,perf,soak}/**/*.test.ts'];

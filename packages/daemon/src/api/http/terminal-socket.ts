@@ -32,8 +32,10 @@ export const attachTerminal = async (
       }
       await socket.send(JSON.stringify({ type: 'exit', ...toExit(await attachment.exit) }));
     };
-    typing().catch(refused.reject);
-    await Promise.race([showing(), refused.promise, socket.closed]);
+    // Who types and leaves at once has typed: all of it is passed on before the terminal is let go.
+    const typed = typing();
+    typed.catch(refused.reject);
+    await Promise.race([showing(), refused.promise, typed]);
   } finally {
     attachment.detach();
   }
