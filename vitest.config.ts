@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config';
 
-const timeouts = { testTimeout: 600_000, hookTimeout: 600_000 };
+/** A second or third try is reported as flaky at the end of the run, and is a bug to find. */
+const patience = { testTimeout: 600_000, hookTimeout: 600_000, retry: 2 };
 
 /** Tests that load, fill or break the machine run after all others, one file at a time. */
 const heavy = ['tests/{faults,perf,soak}/**/*.test.ts'];
@@ -11,7 +12,7 @@ export default defineConfig({
     projects: [
       {
         test: {
-          ...timeouts,
+          ...patience,
           name: 'packages',
           include: ['packages/*/test/**/*.test.ts'],
           maxWorkers: 2,
@@ -20,24 +21,21 @@ export default defineConfig({
       },
       {
         test: {
-          ...timeouts,
+          ...patience,
           name: 'system',
           include: ['tests/**/*.test.ts'],
           exclude: heavy,
           maxWorkers: 2,
-          // A second try is reported as flaky at the end of the run, and is a bug to find.
-          retry: 1,
           sequence: { groupOrder: 1 },
         },
       },
       {
         test: {
-          ...timeouts,
+          ...patience,
           name: 'heavy',
           include: heavy,
           maxWorkers: 1,
           fileParallelism: false,
-          retry: 1,
           sequence: { groupOrder: 2 },
         },
       },
