@@ -1,9 +1,10 @@
 import { rmSync } from 'node:fs';
 import { chmod, rename, writeFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
 import { createHandlers } from './api/http/handlers.ts';
 import { HostCheck } from './api/http/host-check.ts';
+import { OpenSockets } from './api/http/open-sockets.ts';
 import { RateLimiter } from './api/http/rate-limiter.ts';
 import { HttpServer } from './api/http/server.ts';
 import { registerMcp } from './api/mcp/register-mcp.ts';
@@ -20,18 +21,23 @@ export interface DaemonServerOptions {
   readonly log: Log;
 }
 
+/** How long callers have to notice that the daemon stops. */
+const closeGraceMs = 500;
+
 /** Where the daemon listens: a port of the loopback and a socket in the home, the same door behind both. */
 export class DaemonServer {
   readonly url: string;
   readonly #http: HttpServer;
   readonly #local: Server;
   readonly #home: Home;
+  readonly #sockets: OpenSockets;
 
-  private constructor(url: string, http: HttpServer, local: Server, home: Home) {
+  private constructor(url: string, http: HttpServer, local: Server, home: Home, sockets: OpenSockets) {
     this.url = url;
     this.#http = http;
     this.#local = local;
     this.#home = home;
+    this.#sockets = sockets;
   }
 
   static async listen({ daemon, home, config, log }: DaemonServerOptions): Promise<DaemonServer> {
@@ -58,6 +64,8 @@ export class DaemonServer {
       maxSandboxesPerSession: config.limits.sandboxes_per_session,
       onInternalError,
     });
+    const sockets = new OpenSockets();
+    sockets.watch(http.app.server);
     const url = await http.app.listen({ ...config.listen }).catch((cause: NodeJS.ErrnoException) => {
       if (cause.code !== 'EADDRINUSE') throw cause;
       throw new CoppiceError(
@@ -69,7 +77,18 @@ export class DaemonServer {
         },
       );
     });
+    http.app.server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      const beganMs = performance.now();
+      response.once('close', () => {
+        daemon.observeRequest(
+          request.method ?? '',
+          response.statusCode,
+          (performance.now() - beganMs) / 1000,
+        );
+      });
+    });
     const local = createServer();
+    sockets.watch(local);
     for (const event of ['request', 'upgrade'] as const)
       local.on(event, (...parts: unknown[]) => http.app.server.emit(event, ...parts));
     rmSync(home.socketFile, { force: true });
@@ -78,7 +97,7 @@ export class DaemonServer {
       local.listen(home.socketFile, resolve);
     });
     await chmod(home.socketFile, 0o600);
-    const server = new DaemonServer(url, http, local, home);
+    const server = new DaemonServer(url, http, local, home, sockets);
     await server.#announce();
     return server;
   }
@@ -86,8 +105,8 @@ export class DaemonServer {
   async close(): Promise<void> {
     rmSync(this.#home.daemonFile, { force: true });
     this.#local.closeAllConnections();
-    await new Promise((resolve) => this.#local.close(resolve));
-    await this.#http.app.close();
+    const localClosed = new Promise((resolve) => this.#local.close(resolve));
+    await this.#sockets.endWith(Promise.all([localClosed, this.#http.app.close()]), closeGraceMs);
     rmSync(this.#home.socketFile, { force: true });
   }
 

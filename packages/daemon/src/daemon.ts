@@ -282,7 +282,7 @@ export class Daemon {
     return new Daemon({
       services,
       recovered,
-      observeRequest: (route, status, seconds) => metrics.observeRequest(route, status, seconds),
+      observeRequest: (method, status, seconds) => metrics.observeRequest(method, status, seconds),
       close: async () => {
         await stop();
         await backupOf(state, home)();

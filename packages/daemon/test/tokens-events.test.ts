@@ -75,6 +75,9 @@ describe('tokens, events and health', () => {
     expect(doctor.drivers.container?.usable).toBe(true);
     expect(await daemon.client.health()).toMatchObject({ status: 'ok', sandboxes: 1 });
     expect(await daemon.client.metrics()).toContain('coppice_sandboxes{state="running"} 1');
+    expect(await daemon.client.metrics()).toMatch(
+      /coppice_request_seconds_count\{method="POST",status="201"\} \d+/,
+    );
   });
 });
 
