@@ -227,6 +227,11 @@ export class HttpServer {
     const retryAfter = failure.details?.retry_after_s;
     if (typeof retryAfter === 'number') reply.header('retry-after', String(retryAfter));
     if (failure.code === 'unauthenticated') reply.header('www-authenticate', 'Bearer');
+    if (request.headers.upgrade !== undefined) {
+      // The connection was given up for a WebSocket that does not come to be: nobody else would close it.
+      reply.header('connection', 'close');
+      reply.raw.once('finish', () => request.raw.socket.destroySoon());
+    }
     reply
       .code(problem.status)
       .header('content-type', 'application/problem+json')
