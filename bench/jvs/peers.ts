@@ -64,7 +64,7 @@ export const peers: readonly Peer[] = [
     prepare: (place) => `restic -q -r ${quote(place)}/restic init`,
     first: (place) => `restic -q -r ${quote(place)}/restic backup .`,
     again: (place) => `restic -q -r ${quote(place)}/restic backup .`,
-    restore: (place) => `restic -q -r ${quote(place)}/restic restore latest --target .`,
+    restore: (place) => `restic -q -r ${quote(place)}/restic restore latest --target /`,
   },
   {
     name: 'borg',

@@ -153,7 +153,7 @@ static void do_restore(void) {
                                .index_path = maybe("index"),
                                .new_index_path = maybe("newIndex"),
                                .basis = need("basis"),
-                               .locations_hold = false,
+                               .locations_hold = yes("locations"),
                                .written = &restored.files};
   /* A restore of some paths leaves a tree that no snapshot holds; then there are no places to prefer. */
   if (!options.selection.count) again.prefer = &options.to;

@@ -406,7 +406,11 @@ static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool 
   if (scan_below(walk, fd, items, count, rules, filter, &prefer, &flags)) changed = true;
 
   const bool has_places = block && walk->options->locations_hold && block->header->location.pack;
-  if (!changed && has_places && !walk->options->prefer) {
+  /* The same node at the same place names the same places for all that it holds. */
+  const bool preferred = !walk->options->prefer ||
+                         (has_places && prefer_ref->present && memcmp(prefer_ref->root.hash, block->header->hash, HASH_LEN) == 0 &&
+                          memcmp(&prefer_ref->root.location, &block->header->location, sizeof(struct location)) == 0);
+  if (!changed && has_places && preferred) {
     block->kept = true;
     memcpy(out->hash, block->header->hash, HASH_LEN);
     out->location = block->header->location;

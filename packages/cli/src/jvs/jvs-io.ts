@@ -1,6 +1,7 @@
 /** Where a command reads from and writes to; the process itself, or a test. */
 export interface JvsIo {
-  readonly cwd: string;
+  /** None when the current directory is gone. */
+  readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly stdin: AsyncIterable<Buffer | string>;
   readonly stdout: { write(text: string): unknown; readonly isTTY?: boolean };

@@ -1,38 +1,43 @@
+import { writeSync } from 'node:fs';
 import module from 'node:module';
-import { CoppiceError } from '@coppice/protocol/errors';
-import { describeError } from '../failure.ts';
-import { runJvs } from './run.ts';
 
+// Before anything else is loaded, since only what comes after it is cached.
 module.enableCompileCache();
 
-// A reader that went away (`jvs history | head -1`) is no failure.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(0);
-  throw error;
+/** Node's own streams take longer to load than a short command takes to run; a plain write does not. */
+const output = (file: number): { write(text: string): void; isTTY: boolean } => ({
+  write(text) {
+    const bytes = Buffer.from(text);
+    for (let at = 0; at < bytes.length; ) {
+      try {
+        at += writeSync(file, bytes, at);
+      } catch (error) {
+        const { code } = error as NodeJS.ErrnoException;
+        // A reader that went away (`jvs history | head -1`) is no failure.
+        if (code === 'EPIPE') process.exit(0);
+        if (code !== 'EAGAIN') throw error;
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+      }
+    }
+  },
+  get isTTY() {
+    return process.getBuiltinModule('node:tty').isatty(file);
+  },
 });
 
-const currentDirectory = (): string => {
-  try {
-    return process.cwd();
-  } catch (cause) {
-    throw new CoppiceError('not_found', 'the current directory is gone', {
-      hint: 'Go to one that exists with cd.',
-      cause,
-    });
-  }
-};
-
+const { runJvs } = await import('./run.ts');
+let cwd: string | undefined;
 try {
-  const { env, stdin, stdout, stderr } = process;
-  process.exitCode = await runJvs(process.argv.slice(2), {
-    cwd: currentDirectory(),
-    env,
-    stdin,
-    stdout,
-    stderr,
-  });
-} catch (error) {
-  const { text, exitCode } = describeError(error);
-  process.stderr.write(`jvs: ${text}\n`);
-  process.exitCode = exitCode;
+  cwd = process.cwd();
+} catch {
+  // It is gone; commands that need it say so.
 }
+process.exitCode = await runJvs(process.argv.slice(2), {
+  cwd,
+  env: process.env,
+  get stdin() {
+    return process.stdin;
+  },
+  stdout: output(1),
+  stderr: output(2),
+});

@@ -18,6 +18,13 @@ const splitCommand = (argv: readonly string[]): { word: string | undefined; rest
   return { word: undefined, rest: [...argv] };
 };
 
+const currentDirectory = (io: JvsIo): string => {
+  if (io.cwd !== undefined) return io.cwd;
+  throw new CoppiceError('not_found', 'the current directory is gone', {
+    hint: 'Go to one that exists with cd.',
+  });
+};
+
 const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => {
   const { word, rest } = splitCommand(argv);
   if (word === undefined && (rest.includes('--version') || rest.includes('-V'))) {
@@ -40,7 +47,7 @@ const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => 
     io.stdout.write((await import('./help.ts')).commandHelp(command));
     return 0;
   }
-  using context = new JvsContext(args, io, resolve(io.cwd, args.value('directory') ?? '.'));
+  using context = new JvsContext(args, io, resolve(currentDirectory(io), args.value('directory') ?? '.'));
   return await command.run(context);
 };
 

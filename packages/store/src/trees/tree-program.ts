@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CoppiceError, isErrorCode } from '@coppice/protocol/errors';
@@ -26,6 +26,8 @@ export class TreeProgram {
   #ended: Error | undefined;
 
   constructor() {
+    // Loaded when it is used: commands that only read the log start without it.
+    const { spawn } = process.getBuiltinModule('node:child_process');
     this.#child = spawn(findProgram(), [], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#take(text));
     this.#child.stdin?.on('error', (error) => this.#end(error));

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import {
   closeSync,
   fstatSync,
@@ -23,8 +22,11 @@ export type LogLine = WorkspaceEvent & {
 
 const firstHash = '0'.repeat(64);
 
+/** Loads node:crypto only where a hash is needed: reading the log does not. */
 const hashOf = (line: Omit<LogLine, 'hash'>): string =>
-  createHash('sha256')
+  process
+    .getBuiltinModule('node:crypto')
+    .createHash('sha256')
     .update(JSON.stringify([line.seq, line.at, line.by, line.type, line.data, line.prev]))
     .digest('hex');
 

@@ -7,6 +7,7 @@ import { describeSnapshot, shortId } from './resolve-reference.ts';
 import { type RestoreAnswer, rootHash } from './scan-answer.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import { takeSnapshot } from './take-snapshot.ts';
+import { readIndexBasis } from './workspace-index.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 import { indexHolds, payloadOf, peekWorktree } from './worktree-scan.ts';
 
@@ -61,6 +62,22 @@ const complain = (session: WorkspaceSession, answer: RestoreAnswer): void => {
   }
 };
 
+/** Nothing differs, and the index is about this very snapshot: then only the log has something to learn. */
+const isThereAlready = async (
+  session: WorkspaceSession,
+  request: RestoreRequest,
+  from: string,
+): Promise<boolean> => {
+  const { worktree, target } = request;
+  if (rootHash(from) !== target.payload_root_hash) return false;
+  if (readIndexBasis(session.layout.index(worktree)) !== target.snapshot_id) return false;
+  await session.commit({
+    type: 'restore',
+    data: { worktree, snapshot_id: target.snapshot_id, root_hash: target.payload_root_hash, paths: null },
+  });
+  return true;
+};
+
 /** The caller holds the lock of the worktree, and the store's as a sharer. */
 export const restoreWorktree = async (
   session: WorkspaceSession,
@@ -71,6 +88,10 @@ export const restoreWorktree = async (
   const payload = payloadOf(session, worktree);
   const paths = request.paths ?? target.partial_paths;
   const { root: from, saved, drop } = await saveChanges(session, request);
+  if (!paths && (await isThereAlready(session, request, from))) {
+    drop();
+    return { snapshot: target, saved, written: 0, removed: 0, adjusted: 0 };
+  }
   const operation = session.newSnapshotId();
   const pack = session.newPack();
   const staging = join(layout.temporary, `restore-${operation}`);

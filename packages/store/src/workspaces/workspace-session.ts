@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram } from '../trees/tree-program.ts';
@@ -29,6 +28,7 @@ export interface SessionOptions {
 }
 
 export const systemMounts = '/proc/mounts';
+const randomBytes = (count: number): Buffer => process.getBuiltinModule('node:crypto').randomBytes(count);
 const lockPatienceMs = 30 * 60 * 1000;
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
