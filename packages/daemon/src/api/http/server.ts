@@ -42,14 +42,16 @@ export class HttpServer {
   }
 
   static async create(options: HttpServerOptions): Promise<HttpServer> {
-    const app = Fastify({
+    const app: FastifyInstance = Fastify({
       logger: false,
       bodyLimit: options.jsonBodyLimitBytes ?? 48 * 1024 * 1024,
       routerOptions: { maxParamLength: 256 },
+      // What the framework refuses before any of our hooks: malformed addresses, and parts of them that are too long.
+      frameworkErrors: (error, request, reply) => server.#fail(error, request, reply),
       forceCloseConnections: true,
       keepAliveTimeout: 72_000,
     });
-    const server = new HttpServer(app, options);
+    const server: HttpServer = new HttpServer(app, options);
     await app.register(websocket, { options: { maxPayload: 4 * 1024 * 1024, perMessageDeflate: false } });
     app.setErrorHandler((error, request, reply) => server.#fail(error, request, reply));
     app.setNotFoundHandler((request, reply) =>
