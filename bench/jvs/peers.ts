@@ -51,6 +51,10 @@ export const peers: readonly Peer[] = [
       GIT_COMMITTER_NAME: 'bench',
       GIT_COMMITTER_EMAIL: 'bench@localhost',
       GIT_CONFIG_GLOBAL: '/dev/null',
+      // Else it tidies up in the background, into the next measurement.
+      GIT_CONFIG_COUNT: '1',
+      GIT_CONFIG_KEY_0: 'gc.auto',
+      GIT_CONFIG_VALUE_0: '0',
     },
     prepare: (place) => `git init -q --separate-git-dir=${quote(place)}/git .`,
     first: () => 'git add -A && git commit -q -m first',
