@@ -22,7 +22,15 @@ const patienceMs = 900_000;
 
 test('the tour in README.md works as it is printed', { timeout: patienceMs }, async () => {
   const tour = tourOf(await readFile(join(import.meta.dirname, '../../README.md'), 'utf8'));
-  const { code, stdout, stderr } = await cli.spawn('bash', ['-euo', 'pipefail', '-c', tour]);
+  // Bash takes a socket on stdin for a remote shell, and would read the machine's own start-up files.
+  const { code, stdout, stderr } = await cli.spawn('bash', [
+    '--norc',
+    '--noprofile',
+    '-euo',
+    'pipefail',
+    '-c',
+    tour,
+  ]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toMatch(/^answer = 42$/m);
   expect(stdout).toMatch(/^M \/workspace\/app\.conf/m);
