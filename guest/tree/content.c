@@ -96,6 +96,8 @@ static void take_large(struct store *store, int fd, const char *path, bool keep,
   } else {
     if (store->reflink) __atomic_add_fetch(&store->reflinks_refused, 1, __ATOMIC_RELAXED);
     out->size = hash_file(fd, copy, memory, path, out->hash);
+    /* The disk may begin now, while the next file is hashed; waiting for it comes at the end. */
+    (void)sync_file_range(copy, 0, 0, SYNC_FILE_RANGE_WRITE);
   }
   close(copy);
   store_adopt_blob(store, name, out->hash, out->size);

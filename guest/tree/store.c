@@ -47,6 +47,7 @@ static void flush_pending(struct store *store) {
     if (store->pack_fd < 0) die_errno("create", name);
   }
   write_all(store->pack_fd, store->pending.data, store->pending.len, name);
+  if (store->pending.len >= PENDING_MAX / 2) (void)sync_file_range(store->pack_fd, 0, 0, SYNC_FILE_RANGE_WRITE);
   store->pending.len = 0;
 }
 

@@ -73,8 +73,8 @@ export class EventLog {
     return lines;
   }
 
-  /** The caller holds the lock of the log. */
-  append(events: readonly WorkspaceEvent[]): LogLine[] {
+  /** The caller holds the lock of the log. What is not `durable` may be lost with the power, and nothing else. */
+  append(events: readonly WorkspaceEvent[], durable = true): LogLine[] {
     const file = openSync(this.#path, 'r+');
     try {
       const { last, end } = this.#tail(file);
@@ -91,7 +91,7 @@ export class EventLog {
       }
       const bytes = Buffer.from(added.map((line) => `${JSON.stringify(line)}\n`).join(''));
       for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at, bytes.length - at, end + at);
-      fsyncSync(file);
+      if (durable) fsyncSync(file);
       return added;
     } finally {
       closeSync(file);

@@ -4,9 +4,9 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { clearIntent, writeIntent } from './intent.ts';
 import { killPoint } from './kill-point.ts';
 import { describeSnapshot, shortId } from './resolve-reference.ts';
-import { type RestoreAnswer, rootHash } from './scan-answer.ts';
+import { type RestoreAnswer, rootHash, type ScanAnswer } from './scan-answer.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
-import { takeSnapshot } from './take-snapshot.ts';
+import { clonesFirst, takeUnlessKnown } from './take-snapshot.ts';
 import { readIndexBasis } from './workspace-index.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 import { indexHolds, payloadOf, peekWorktree } from './worktree-scan.ts';
@@ -31,24 +31,23 @@ export interface RestoreOutcome {
 /** What is not in any snapshot yet becomes one, so that a restore never loses anything. */
 const saveChanges = async (
   session: WorkspaceSession,
-  request: RestoreRequest,
+  { worktree, target, discard }: RestoreRequest,
 ): Promise<{ root: string; saved: SnapshotRecord | null; drop: () => void }> => {
-  const { worktree, target } = request;
-  const found = await peekWorktree(session, worktree);
   const record = session.state.worktrees.get(worktree);
-  const known = record?.saved_root_hash === rootHash(found.root);
-  const empty = found.files === 0 && found.directories === 1 && !record?.head_snapshot_id;
-  if (request.discard || known || empty || rootHash(found.root) === target.payload_root_hash) {
-    return { root: found.root, saved: null, drop: found.drop };
+  const isKnown = (found: ScanAnswer): boolean => {
+    const empty = found.files === 0 && found.directories === 1 && !record?.head_snapshot_id;
+    const hash = rootHash(found.root);
+    return empty || hash === record?.saved_root_hash || hash === target.payload_root_hash;
+  };
+  if (discard || clonesFirst(session)) {
+    const found = await peekWorktree(session, worktree);
+    if (discard || isKnown(found)) return { root: found.root, saved: null, drop: found.drop };
+    found.drop();
   }
-  found.drop();
-  const saved = await takeSnapshot(session, {
-    worktree,
-    note: `Unsaved changes before restore to ${shortId(target.snapshot_id)}`,
-    automatic: true,
-  });
-  session.notice(`unsaved changes are kept as ${describeSnapshot(saved)}`);
-  return { root: saved.root, saved, drop: () => undefined };
+  const note = `Unsaved changes before restore to ${shortId(target.snapshot_id)}`;
+  const taken = await takeUnlessKnown(session, { worktree, note, automatic: true }, isKnown);
+  if (taken.record) session.notice(`unsaved changes are kept as ${describeSnapshot(taken.record)}`);
+  return { root: taken.root, saved: taken.record, drop: taken.drop };
 };
 
 const complain = (session: WorkspaceSession, answer: RestoreAnswer): void => {

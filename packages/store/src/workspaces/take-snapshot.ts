@@ -21,6 +21,8 @@ export interface SnapshotRequest {
   readonly automatic?: boolean;
 }
 
+export type KnownTree = (found: ScanAnswer) => boolean;
+
 const cloneAttempts = 3;
 
 /** Paths as the tree knows them; each must exist, and lie inside. */
@@ -50,10 +52,17 @@ export const checkPaths = (
 
 const existsNoFollow = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 
-const engineFor = async (session: WorkspaceSession, payload: string): Promise<EngineChoice> => {
+const askedEngine = (session: WorkspaceSession): EngineName => {
   const setting = session.settings.default_engine;
-  const asked = session.env.JVS_ENGINE || (setting === 'auto' ? session.repository.engine : setting);
-  const engine = parseEngine(asked);
+  return parseEngine(session.env.JVS_ENGINE || (setting === 'auto' ? session.repository.engine : setting));
+};
+
+/** Whether a snapshot clones the whole directory before anything is known about it. */
+export const clonesFirst = (session: WorkspaceSession): boolean =>
+  ['btrfs', 'juicefs-clone'].includes(askedEngine(session));
+
+const engineFor = async (session: WorkspaceSession, payload: string): Promise<EngineChoice> => {
+  const engine = askedEngine(session);
   if (engine === 'copy') return { engine, requested: null, reason: null };
   const { engines } = await probeEngines(
     session.program,
@@ -73,6 +82,7 @@ class Taking {
   readonly #request: SnapshotRequest;
   readonly #id: string;
   readonly #pack: string;
+  #answer: ScanAnswer | undefined;
 
   constructor(session: WorkspaceSession, request: SnapshotRequest) {
     this.#session = session;
@@ -85,7 +95,8 @@ class Taking {
     return join(this.#session.layout.temporary, `${this.#id}.index`);
   }
 
-  async run(): Promise<SnapshotRecord> {
+  /** Answers null where `isKnown` says that another snapshot holds the same; `root` and `drop` are for that case. */
+  async run(isKnown?: KnownTree): Promise<{ record: SnapshotRecord | null; root: string; drop: () => void }> {
     const { layout, program } = this.#session;
     writeIntent(layout, this.#id, {
       operation: 'snapshot',
@@ -97,6 +108,15 @@ class Taking {
     try {
       const record = await this.#store();
       killPoint('snapshot-stored');
+      if (this.#answer && isKnown?.(this.#answer)) {
+        rmSync(this.#newIndex, { force: true });
+        clearIntent(layout, this.#id);
+        return {
+          record: null,
+          root: record.root,
+          drop: () => rmSync(layout.pack(this.#pack), { force: true }),
+        };
+      }
       const partial = record.partial_paths !== null;
       await this.#session.commit({
         type: 'snapshot',
@@ -106,7 +126,7 @@ class Taking {
       if (!partial) this.#adoptIndex(record);
       killPoint('snapshot-indexed');
       clearIntent(layout, this.#id);
-      return record;
+      return { record, root: record.root, drop: () => undefined };
     } catch (error) {
       // The program may have ended with the error; what is half made goes with the intent, now or later.
       if (!this.#session.state.snapshots.has(this.#id)) {
@@ -216,6 +236,7 @@ class Taking {
     answer: ScanAnswer,
   ): SnapshotRecord {
     const { worktree, note = '', tags = [], paths = [], automatic = false } = this.#request;
+    this.#answer = answer;
     if (answer.sockets > 0)
       this.#session.notice(
         `${answer.sockets} sockets were left out: they mean nothing without their process`,
@@ -256,5 +277,10 @@ export const takeSnapshot = async (
 ): Promise<SnapshotRecord> => {
   checkNote(request.note ?? '');
   for (const tag of request.tags ?? []) checkTag(tag);
-  return new Taking(session, request).run();
+  const { record } = await new Taking(session, request).run();
+  return record as SnapshotRecord;
 };
+
+/** Takes one only when the worktree is not what `isKnown` knows, in the same single walk. */
+export const takeUnlessKnown = (session: WorkspaceSession, request: SnapshotRequest, isKnown: KnownTree) =>
+  new Taking(session, request).run(isKnown);

@@ -94,7 +94,9 @@ export class WorkspaceSession implements Disposable {
   async commit(...events: WorkspaceEvent[]): Promise<LogLine[]> {
     await this.lock('log');
     try {
-      return this.log.append(events);
+      // A restore changes files that are not synced either; without its line the worktree just counts as changed.
+      const durable = events.some(({ type }) => type !== 'restore');
+      return this.log.append(events, durable);
     } finally {
       await this.unlock('log');
       this.refresh();
