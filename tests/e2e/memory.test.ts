@@ -19,12 +19,13 @@ const httpGet = (port: number): Promise<string> =>
     }).on('error', reject);
   });
 
-/** Processes of the host that belong to a sandbox, by the cgroup they are in. */
+/** Processes of the host that belong to a sandbox, by the cgroup they are in; dead ones that nobody has reaped yet are none. */
 const processesOf = (id: string): string[] =>
   readdirSync('/proc').filter((name) => {
     if (!/^\d+$/.test(name)) return false;
     try {
-      return readFileSync(`/proc/${name}/cgroup`, 'latin1').includes(id);
+      const isDead = /^State:\s+[ZX]/m.test(readFileSync(`/proc/${name}/status`, 'latin1'));
+      return !isDead && readFileSync(`/proc/${name}/cgroup`, 'latin1').includes(id);
     } catch {
       return false;
     }
@@ -49,7 +50,14 @@ describe.skipIf(!hasGvisor)(`memory in the branch${hasGvisor ? '' : ': this mach
   const made: Sandbox[] = [];
 
   const create = async (options: Record<string, unknown> = {}): Promise<Sandbox> => {
-    const sandbox = await daemon.client.sandboxes.create({ driver: 'gvisor', image: 'host', ...options });
+    // Another number at each try, as what an earlier one left keeps its name.
+    const name = `${options.name}-${made.length}`;
+    const sandbox = await daemon.client.sandboxes.create({
+      driver: 'gvisor',
+      image: 'host',
+      ...options,
+      name,
+    });
     made.push(sandbox);
     return sandbox;
   };
@@ -92,7 +100,7 @@ describe.skipIf(!hasGvisor)(`memory in the branch${hasGvisor ? '' : ': this mach
       while (!stop) seen.push(Number((await httpGet(port)).split(' ')[0]));
     })();
     await eventually('some requests were answered', () => seen.length > 5);
-    const forks = await forkWithMemory(source, { count: 2, name_prefix: 'server-fork' });
+    const forks = await forkWithMemory(source, { count: 2, name_prefix: `${source.name}-fork` });
     const atFork = seen.length;
     await eventually('the source answers again', () => seen.length > atFork + 5);
     stop = true;
@@ -153,7 +161,11 @@ open("/srv/done", "w").close()
     expect(checkpoint).toMatchObject({ has_memory: true, name: 'mid' });
     expect(checkpoint.pause_ms).toBeGreaterThan(0);
 
-    const [fork] = await forkWithMemory(source, { memory: false, snapshot: 'mid', name: 'state-fork' });
+    const [fork] = await forkWithMemory(source, {
+      memory: false,
+      snapshot: 'mid',
+      name: `${source.name}-fork`,
+    });
     const check = async (sandbox: Sandbox) => {
       expect(await shell(sandbox, sleepers)).toBe('50');
       const again = await sandbox.terminals.attach(terminal.id);
@@ -249,7 +261,7 @@ open("/srv/done", "w").close()
     const checkpoint = await template.checkpoint({ name: 'warm' });
     const grown = await create({ name: 'grown', image: undefined, driver: undefined, from: checkpoint.id });
     expect(await grown.jobs.list()).toMatchObject([{ running: true }]);
-    expect(await shell(grown, 'hostname')).toBe('grown');
+    expect(await shell(grown, 'hostname')).toBe(grown.name);
   });
 
   it('refuses a checkpoint of a stopped sandbox and of one whose driver keeps no memory, and says so', async () => {
