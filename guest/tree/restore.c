@@ -170,8 +170,6 @@ static bool rename_into(struct work *work, const char *staged, int dir, const ch
     move_aside(work, dir, name);
     if (renameat(work->staging, staged, dir, name) != 0) die_errno("write", here(work));
   }
-  /* Renaming one hard link over another of the same file does nothing at all. */
-  unlinkat(work->staging, staged, 0);
   return true;
 }
 
@@ -196,8 +194,10 @@ static void place_special(struct work *work, int dir, const char *name, const st
     return;
   }
   create_special(work, work->staging, "special", entry);
-  if (rename_into(work, "special", dir, name)) return;
+  const bool placed = rename_into(work, "special", dir, name);
+  /* Renaming one hard link over another of the same file does nothing at all, so it may still be here. */
   unlinkat(work->staging, "special", 0);
+  if (placed) return;
   clear_name(work, dir, name);
   create_special(work, dir, name, entry);
 }

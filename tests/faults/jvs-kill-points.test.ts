@@ -1,9 +1,12 @@
 import { existsSync } from 'node:fs';
 import { appendFile, cp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
 import { canMount, MountedFilesystem } from '../../packages/cli/test/jvs-mounted.ts';
+
+// Many real processes: on a machine with much else to do they take their time.
+vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
 
 let jvs: JvsFixture;
 let btrfs: MountedFilesystem | undefined;

@@ -1,8 +1,11 @@
 import { appendFile, mkdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
 import { canMount, MountedFilesystem } from './jvs-mounted.ts';
+
+// Many real processes: on a machine with much else to do they take their time.
+vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
 
 let jvs: JvsFixture;
 const places: Record<string, string> = {};

@@ -80,11 +80,10 @@ export class TreeProgram {
     });
   }
 
-  /** Gives up all locks. Does not wait for the process, which ends by itself. */
+  /** Gives up all locks. The command ends when the program has: whoever comes next finds no file open and no lock held. */
   close(): void {
     this.#ended ??= new CoppiceError('internal', 'coppice-tree is closed');
     this.#child.stdin?.end();
     this.#child.stdout?.destroy();
-    this.#child.unref();
   }
 }
