@@ -69,7 +69,8 @@ export class ExecService {
     const startedMs = performance.now();
     const lease = await this.#guests.acquire(ref);
     try {
-      const process = await lease.guest.exec(toProcessRequest(lease, input));
+      const emptyInput = stdin === undefined || stdin.length === 0;
+      const process = await lease.guest.exec({ ...toProcessRequest(lease, input), emptyInput });
       return await this.#collect(process, input.max_output_bytes, stdin, startedMs, signal);
     } finally {
       lease.release();
@@ -116,8 +117,9 @@ export class ExecService {
 
   /** A process that ends or closes its input early is no failure of the call. */
   async #feed(process: GuestProcess, stdin: Buffer | undefined): Promise<void> {
+    if (stdin === undefined || stdin.length === 0) return;
     try {
-      if (stdin !== undefined && stdin.length > 0) await process.writeStdin(stdin);
+      await process.writeStdin(stdin);
       await process.endStdin();
     } catch (error) {
       if (!(error instanceof CoppiceError) || error.code === 'internal') throw error;

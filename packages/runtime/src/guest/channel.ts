@@ -33,6 +33,7 @@ export class Channel {
   #creditWaiters: (() => void)[] = [];
   #readWaiter: (() => void) | undefined;
   #inputEnded = false;
+  #replied = false;
   #ended = false;
   #failure: CoppiceError | undefined;
   #discarding = false;
@@ -70,6 +71,7 @@ export class Channel {
   receiveFrame(type: number, payload: Buffer): void {
     switch (type) {
       case frameType.reply:
+        this.#replied = true;
         this.#reply.resolve(payload);
         return;
       case frameType.end:
@@ -84,7 +86,8 @@ export class Channel {
         return;
       case frameType.done:
         this.#end();
-        this.#reply.reject(protocolError('it ended a call before it answered'));
+        // An error costs a stack trace: made only when somebody can get to see it.
+        if (!this.#replied) this.#reply.reject(protocolError('it ended a call before it answered'));
         this.#finish.resolve(payload);
         return;
       default:

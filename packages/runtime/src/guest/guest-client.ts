@@ -5,6 +5,7 @@ import { iterateChannel } from './channel-stream.ts';
 import { decodeStat } from './file-codec.ts';
 import type {
   ByteStream,
+  FileAttributes,
   FileStat,
   ForkNotice,
   Guest,
@@ -53,8 +54,9 @@ export class GuestClient implements Guest {
     this.closed = link.closed;
   }
 
-  async exec(request: ProcessRequest): Promise<GuestProcess> {
-    const channel = this.#link.open(operation.exec, encodeProcess(request).finish());
+  async exec(request: ProcessRequest & { readonly emptyInput?: boolean }): Promise<GuestProcess> {
+    const inputEnds = request.emptyInput ?? false;
+    const channel = this.#link.open(operation.exec, encodeProcess(request).finish(), { inputEnds });
     const reader = new BodyReader(await channel.replied);
     const pid = reader.u32();
     return new RemoteProcess(channel, pid);
@@ -147,6 +149,21 @@ export class GuestClient implements Guest {
 
   async move(from: string, to: string): Promise<void> {
     await this.#do(operation.move, this.#path(from).string(to, 'the path'));
+  }
+
+  async link(existing: string, path: string): Promise<void> {
+    await this.#do(operation.link, this.#path(existing).string(path, 'the path'));
+  }
+
+  async setAttributes(path: string, attributes: FileAttributes): Promise<void> {
+    const body = this.#path(path)
+      .u32(this.#mode(attributes.mode))
+      .u32(attributes.uid)
+      .u32(attributes.gid)
+      .u64(BigInt.asUintN(64, attributes.mtimeNs))
+      .u32(attributes.extended.length);
+    for (const { name, value } of attributes.extended) body.string(name, 'the attribute').bytes(value);
+    await this.#do(operation.attributes, body);
   }
 
   async remove(path: string, options: { recursive?: boolean } = {}): Promise<void> {

@@ -93,7 +93,7 @@ export class GuestLink implements ChannelLink {
   }
 
   /** Sends a request; the channel carries what belongs to it. */
-  open(op: Operation, body: Buffer, windowBytes = defaultWindowBytes): Channel {
+  open(op: Operation, body: Buffer, { windowBytes = defaultWindowBytes, inputEnds = false } = {}): Channel {
     if (this.#failure !== undefined) throw this.#failure;
     const id = this.#nextId();
     const head = Buffer.allocUnsafe(5);
@@ -102,11 +102,14 @@ export class GuestLink implements ChannelLink {
     const whole = Buffer.concat([head, body]);
     const channel = new Channel(this, id, windowBytes, this.#sendWindowBytes);
     this.#channels.set(id, channel);
+    this.#stream.cork();
     for (let at = 0; at < whole.length; at += frameMaxPayload) {
       const part = whole.subarray(at, at + frameMaxPayload);
       const more = at + part.length < whole.length ? requestMore : 0;
       this.#write(frameType.request, more, id, part);
     }
+    if (inputEnds) channel.end();
+    this.#stream.uncork();
     return channel;
   }
 

@@ -104,6 +104,16 @@ export interface WriteOptions {
   readonly createParents?: boolean;
 }
 
+/** All that belongs to a file besides its content. */
+export interface FileAttributes {
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly mtimeNs: bigint;
+  /** Of user.*, capabilities and access control lists: these and no others. */
+  readonly extended: readonly { readonly name: string; readonly value: Uint8Array }[];
+}
+
 export interface WatchEvent {
   readonly kind: 'created' | 'modified' | 'removed' | 'moved' | 'overflow';
   readonly path: string;
@@ -132,7 +142,8 @@ export interface ForkNotice {
 }
 
 export interface Guest {
-  exec(request: ProcessRequest): Promise<GuestProcess>;
+  /** With `emptyInput` its stdin is at its end from the start. */
+  exec(request: ProcessRequest & { readonly emptyInput?: boolean }): Promise<GuestProcess>;
 
   startJob(request: ProcessRequest & { readonly keepAwake?: boolean }): Promise<JobInfo>;
   listJobs(): Promise<JobInfo[]>;
@@ -156,6 +167,10 @@ export interface Guest {
   write(path: string, data: AsyncIterable<Uint8Array>, options?: WriteOptions): Promise<number>;
   move(from: string, to: string): Promise<void>;
   remove(path: string, options?: { recursive?: boolean }): Promise<void>;
+  /** One more name for a file; takes the place of what has that name, in one step. */
+  link(existing: string, path: string): Promise<void>;
+  /** Of whatever is there, a link itself included. */
+  setAttributes(path: string, attributes: FileAttributes): Promise<void>;
   mkdir(path: string, options?: { parents?: boolean; mode?: number }): Promise<void>;
   watch(path: string, options: { recursive: boolean; signal: AbortSignal }): GuestWatch;
   /** A tar (ustar with pax where needed) of what is below the path. */

@@ -48,6 +48,8 @@ export const operation = {
   fork: 23,
   sync: 24,
   shutdown: 25,
+  link: 26,
+  attributes: 27,
 } as const;
 
 export type Operation = (typeof operation)[keyof typeof operation];

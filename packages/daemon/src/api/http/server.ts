@@ -168,7 +168,7 @@ export class HttpServer {
       params,
       query: this.#parse(route.query, request.query, 'query'),
       body: route.body === undefined ? undefined : this.#parse(route.body, request.body ?? {}, 'body'),
-      upload: route.upload ? (request.body ?? Readable.from([])) : Readable.from([]),
+      upload: route.upload ? (request.body ?? Readable.from([])) : undefined,
       principal,
       signal,
       lastEventId: request.headers['last-event-id'],
