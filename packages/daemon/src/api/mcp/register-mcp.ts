@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import { createMcpHandler } from '@modelcontextprotocol/server';
+import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Principal, Services } from '../../services/services.ts';
 import type { RateLimiter } from '../http/rate-limiter.ts';
@@ -10,6 +11,7 @@ import { createMcpServer } from './mcp-server.ts';
 import { PendingCalls } from './pending-calls.ts';
 import { isProfile, type Profile, profiles, ToolSet } from './registry.ts';
 import { Sessions } from './sessions.ts';
+import { asSingleRequest, SingleExchange } from './single-exchange.ts';
 import { Vault } from './vault/vault.ts';
 
 export interface RegisterMcpOptions {
@@ -53,30 +55,32 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
     return known;
   };
   const pending = new PendingCalls();
-  const handler = createMcpHandler(
-    ({ authInfo }) => {
-      const { principal, session, profile, signal } = authInfo!.extra!.call as McpCall;
-      return createMcpServer({
-        parts,
-        tools: toolSet(profile, principal.scope === 'admin'),
-        caller: { principal, session, signal },
-        version: options.version,
-        onInternalError: options.onInternalError,
-      });
-    },
-    { onerror: () => {} },
-  );
+  const serverFor = ({ principal, session, profile, signal }: McpCall): Server =>
+    createMcpServer({
+      parts,
+      tools: toolSet(profile, principal.scope === 'admin'),
+      caller: { principal, session, signal },
+      version: options.version,
+      onInternalError: options.onInternalError,
+    });
+  const handler = createMcpHandler(({ authInfo }) => serverFor(authInfo!.extra!.call as McpCall), {
+    onerror: () => {},
+  });
   app.addHook('onClose', () => handler.close());
 
-  const serve = toNodeHandler({
-    fetch: async (request, requestOptions) => {
-      const response = await handler.fetch(request, requestOptions);
-      const body = requestOptions?.parsedBody as { method?: unknown } | undefined;
-      // Clients of the older revisions name themselves by it in what they send later, also to cancel.
-      if (body?.method === 'initialize' && response.ok) response.headers.set(sessionHeader, randomUUID());
-      return response;
-    },
-  });
+  const serve = toNodeHandler(handler);
+  const serveSingle = async (
+    single: JSONRPCRequest,
+    response: ServerResponse,
+    call: McpCall,
+  ): Promise<void> => {
+    // Clients of the older revisions name themselves by it in what they send later, also to cancel.
+    const headers: Record<string, string> =
+      single.method === 'initialize' ? { [sessionHeader]: randomUUID() } : {};
+    const exchange = new SingleExchange(response, { headers });
+    await serverFor(call).connect(exchange);
+    await exchange.serve(single);
+  };
 
   app.route({
     method: ['GET', 'POST', 'DELETE'],
@@ -92,11 +96,12 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
       });
       const leave = pending.enter(sender, request.body, abort);
       const call: McpCall = { principal, session, profile, signal: abort.signal };
-      const raw = Object.assign(request.raw, {
-        auth: { token: '', clientId: principal.tokenId, scopes: [principal.scope], extra: { call } },
-      });
+      const single = asSingleRequest(request.method, request.headers, request.body);
       reply.hijack();
       try {
+        if (single !== undefined) return await serveSingle(single, reply.raw, call);
+        const auth = { token: '', clientId: principal.tokenId, scopes: [principal.scope], extra: { call } };
+        const raw = Object.assign(request.raw, { auth });
         await serve(raw, reply.raw as unknown as Parameters<typeof serve>[1], request.body);
       } finally {
         leave();
