@@ -1,3 +1,4 @@
+import type { Statement } from 'better-sqlite3';
 import type { SqliteDatabase } from './open-database.ts';
 
 export interface ForwardRecord {
@@ -10,9 +11,14 @@ const selected = 'sandbox_id AS sandboxId, guest_port AS guestPort, host_port AS
 
 export class ForwardTable {
   readonly #database: SqliteDatabase;
+  /** Asked for with every look at a sandbox. */
+  readonly #ofSandbox: Statement<[string], ForwardRecord>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
+    this.#ofSandbox = database.prepare(
+      `SELECT ${selected} FROM forwards WHERE sandbox_id = ? ORDER BY guest_port`,
+    );
   }
 
   insert(record: ForwardRecord): void {
@@ -28,11 +34,7 @@ export class ForwardTable {
   }
 
   ofSandbox(sandboxId: string): ForwardRecord[] {
-    return this.#database
-      .prepare<[string], ForwardRecord>(
-        `SELECT ${selected} FROM forwards WHERE sandbox_id = ? ORDER BY guest_port`,
-      )
-      .all(sandboxId);
+    return this.#ofSandbox.all(sandboxId);
   }
 
   delete(sandboxId: string, guestPort: number): void {
