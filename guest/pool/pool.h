@@ -50,6 +50,7 @@ extern const struct operation_entry btrfs_operations[];
 extern const struct operation_entry mount_operations[];
 extern const struct operation_entry tree_operations[];
 extern const struct operation_entry copy_operations[];
+extern const struct operation_entry share_operations[];
 
 /* paths.c: safe ways to name things */
 int open_directory(struct reply *reply, const char *path);

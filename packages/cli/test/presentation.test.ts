@@ -94,6 +94,7 @@ describe('lineage', () => {
     state: null,
     has_memory: false,
     memory_bytes: null,
+    memory_used_bytes: null,
     referenced_bytes: null,
     used_bytes: null,
     created_at: `2026-01-01T00:00:0${fields.id.length}Z`,

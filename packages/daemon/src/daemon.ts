@@ -30,6 +30,7 @@ import { LineageService } from './services/lineage-service.ts';
 import type { Log } from './services/log.ts';
 import { type Drivers, MachineStarter } from './services/machine-starter.ts';
 import { Machines } from './services/machines.ts';
+import { MemorySharer } from './services/memory-sharer.ts';
 import { MergeService } from './services/merge-service.ts';
 import { MetricsService } from './services/metrics-service.ts';
 import { NetworkService } from './services/network-service.ts';
@@ -138,7 +139,7 @@ export class Daemon {
       swept: swept.promise,
     };
 
-    const sizer = new SnapshotSizer(state, disks, log);
+    const sizer = new SnapshotSizer(state, disks, log, new MemorySharer(core));
     const taker = new SnapshotTaker(core);
     const snapshots = new SnapshotService(core, taker, sizer);
     const totalMemoryMb = config.limits.total_memory_mb;

@@ -28,6 +28,8 @@ export const snapshotSchema = z.object({
   engine: z.string(),
   has_memory: z.boolean(),
   memory_bytes: z.number().nullable(),
+  /** What of its memory no other checkpoint shares; counted in the background, null until then. */
+  memory_used_bytes: z.number().nullable(),
   /** How long the sandbox stood still for it. */
   pause_ms: z.number().nullable(),
   /** Counted in the background; null until then. */
@@ -133,6 +135,7 @@ export const lineageNodeSchema = z.object({
   state: z.string().nullable(),
   has_memory: z.boolean(),
   memory_bytes: z.number().nullable(),
+  memory_used_bytes: z.number().nullable(),
   referenced_bytes: z.number().nullable(),
   used_bytes: z.number().nullable(),
   created_at: z.string(),

@@ -33,6 +33,13 @@ export interface DiskStore {
 
   diskUsage(diskId: string): Promise<DiskUsage>;
   snapshotUsage(snapshotId: string): Promise<DiskUsage>;
+  /**
+   * Lets the memory of a snapshot share every page that the memory of the other one has too; what it holds stays the same.
+   * Where the engine's files cannot share blocks, nothing happens.
+   */
+  shareMemory(snapshotId: string, withSnapshotId: string): Promise<void>;
+  /** `usedBytes`: what no other file shares. */
+  memoryUsage(snapshotId: string): Promise<DiskUsage>;
   /** What is on the pool, half-made things included, for recovery. */
   list(): Promise<{ disks: string[]; snapshots: string[] }>;
   freeBytes(): Promise<number>;

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -52,6 +53,29 @@ export const describeDiskStore = (name: string, open: () => Promise<DiskStoreHar
       expect(await readdir(upper(diskId))).toEqual([]);
       expect(await readdir(join(store.diskDir(diskId), 'work'))).toEqual([]);
       expect((await stat(upper(diskId))).mode & 0o7777).toBe(0o755);
+    });
+
+    it('shares the pages of a memory with an older one wherever they stand, and holds the same as before', async () => {
+      const page = 4096;
+      const older = randomBytes(1024 * page);
+      // Three pages more at its beginning, one that changed in its middle, and a last one that is not whole.
+      const newer = Buffer.concat([randomBytes(3 * page), older, randomBytes(100)]);
+      newer.fill(7, 600 * page, 601 * page);
+      const [olderId, newerId] = [fresh('memory'), fresh('memory')];
+      for (const [id, pages] of [[olderId, older] as const, [newerId, newer] as const]) {
+        await mkdir(store.memoryDir(id));
+        await writeFile(join(store.memoryDir(id), 'pages.img'), pages);
+      }
+      expect((await store.memoryUsage(newerId)).usedBytes).toBeGreaterThanOrEqual(newer.length);
+      await store.shareMemory(newerId, olderId);
+      expect(newer.equals(await readFile(join(store.memoryDir(newerId), 'pages.img')))).toBe(true);
+      expect(await readdir(store.memoryDir(newerId))).toEqual(['pages.img']);
+      const { referencedBytes, usedBytes } = await store.memoryUsage(newerId);
+      expect(referencedBytes).toBeGreaterThanOrEqual(newer.length);
+      if (store.engine === 'copy') expect(usedBytes).toBe(referencedBytes);
+      else expect(usedBytes).toBeLessThanOrEqual(16 * page);
+      await store.removeSnapshot(olderId);
+      expect(newer.equals(await readFile(join(store.memoryDir(newerId), 'pages.img')))).toBe(true);
     });
 
     it('keeps in a snapshot what the disk held, while the disk goes on', async () => {

@@ -12,13 +12,16 @@ const stateStyles: Readonly<Record<string, Style>> = {
   stopped: 'yellow',
 };
 
+const memoryLabel = ({ memory_bytes: bytes, memory_used_bytes: ownBytes }: LineageNode): string => {
+  const own = ownBytes === null ? '' : ` (${formatBytes(ownBytes)} own)`;
+  return bytes === null ? '+memory' : `+memory ${formatBytes(bytes)}${own}`;
+};
+
 const label = (node: LineageNode, paint: Paint): string => {
   const size = node.referenced_bytes === null ? '' : `  ${formatBytes(node.referenced_bytes)}`;
   const own =
     node.used_bytes === null || node.kind === 'image' ? '' : ` (${formatBytes(node.used_bytes)} own)`;
-  const memory = node.has_memory
-    ? `  ${paint('cyan', `+memory${node.memory_bytes === null ? '' : ` ${formatBytes(node.memory_bytes)}`}`)}`
-    : '';
+  const memory = node.has_memory ? `  ${paint('cyan', memoryLabel(node))}` : '';
   const state = node.state === null ? '' : `  ${paint(stateStyles[node.state] ?? 'dim', node.state)}`;
   const kind = node.kind === 'sandbox' ? '' : `  ${paint('dim', node.kind)}`;
   return `${signs[node.kind]} ${paint('bold', printable(node.name))}${kind}${state}${size}${own}${memory}`;

@@ -90,4 +90,7 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (sandbox_id, guest_port)
   ) STRICT;
   `,
+  `
+  ALTER TABLE snapshots ADD COLUMN memory_used_bytes INTEGER;
+  `,
 ];

@@ -30,6 +30,8 @@ export interface SnapshotRecord {
   readonly engine: string;
   /** Null: files only. */
   readonly memoryBytes: number | null;
+  /** What of it no other checkpoint shares; null until it was counted. */
+  readonly memoryUsedBytes: number | null;
   readonly memoryCompatibility: string | null;
   readonly pauseMs: number | null;
   readonly referencedBytes: number | null;
@@ -53,6 +55,7 @@ const columns = {
   driver: 'driver',
   engine: 'engine',
   memoryBytes: 'memory_bytes',
+  memoryUsedBytes: 'memory_used_bytes',
   memoryCompatibility: 'memory_compatibility',
   pauseMs: 'pause_ms',
   referencedBytes: 'referenced_bytes',
@@ -106,6 +109,12 @@ export class SnapshotTable {
     this.#database
       .prepare('UPDATE snapshots SET referenced_bytes = ?, used_bytes = ? WHERE id = ?')
       .run(referencedBytes, usedBytes, id);
+  }
+
+  setMemoryUsed(id: string, memoryUsedBytes: number): void {
+    this.#database
+      .prepare('UPDATE snapshots SET memory_used_bytes = ? WHERE id = ?')
+      .run(memoryUsedBytes, id);
   }
 
   renameSandbox(sandboxId: string, name: string): void {

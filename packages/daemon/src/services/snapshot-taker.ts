@@ -77,6 +77,7 @@ export class SnapshotTaker {
       driver: record.driver,
       engine: this.#core.disks.engine,
       ...kept,
+      memoryUsedBytes: null,
       referencedBytes: null,
       usedBytes: null,
       shape: shapeOf(record),

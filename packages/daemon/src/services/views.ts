@@ -55,6 +55,7 @@ export const snapshotView = (record: SnapshotRecord): Snapshot => ({
   engine: record.engine,
   has_memory: record.memoryBytes !== null,
   memory_bytes: record.memoryBytes,
+  memory_used_bytes: record.memoryUsedBytes,
   pause_ms: record.pauseMs,
   referenced_bytes: record.referencedBytes,
   used_bytes: record.usedBytes,

@@ -1,4 +1,4 @@
-import { mkdir, readdir, statfs } from 'node:fs/promises';
+import { mkdir, readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { DiskStore, DiskUsage } from '../disk-store.ts';
@@ -24,6 +24,9 @@ export interface DiskStoreOptions {
   /** Told when something that was already out of sight could not be deleted; the next opening tries again. */
   readonly onLeftover?: (path: string, error: unknown) => void;
 }
+
+/** Smaller files of a memory are no pages, and not worth it. */
+const leastSharedBytes = 2 * 1024 ** 2;
 
 type Area = 'disks' | 'snapshots' | 'memory' | 'accounts';
 
@@ -162,6 +165,20 @@ class EngineDiskStore implements DiskStore {
     return this.#sizes?.snapshotUsage(snapshotId, directory) ?? this.#options.engine.usage(directory);
   }
 
+  async shareMemory(snapshotId: string, withSnapshotId: string): Promise<void> {
+    if (this.engine === 'copy') return;
+    const [newer, older] = [this.memoryDir(snapshotId), this.memoryDir(withSnapshotId)];
+    for (const name of await readdir(newer)) {
+      const sizes = await Promise.all([newer, older].map((directory) => sizeOf(join(directory, name))));
+      if (Math.min(...sizes) >= leastSharedBytes)
+        await this.#options.server.call('share-pages', newer, older, name);
+    }
+  }
+
+  async memoryUsage(snapshotId: string): Promise<DiskUsage> {
+    return this.#options.engine.usage(this.memoryDir(snapshotId));
+  }
+
   async list(): Promise<{ disks: string[]; snapshots: string[] }> {
     const [disks, snapshots, memory] = await Promise.all([
       this.#ids('disks'),
@@ -267,6 +284,15 @@ class EngineDiskStore implements DiskStore {
     return [...ids].sort();
   }
 }
+
+const sizeOf = async (file: string): Promise<number> => {
+  try {
+    return (await stat(file)).size;
+  } catch (error) {
+    if (isAbsence(error)) return 0;
+    throw error;
+  }
+};
 
 const isAbsence = (error: unknown): boolean =>
   hasErrno(error, 'ENOENT') || (error as NodeJS.ErrnoException).code === 'ENOENT';
