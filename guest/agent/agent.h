@@ -218,13 +218,15 @@ void terminal_attach(struct channel *channel, struct reader *body);
 void terminal_resize(struct channel *channel, struct reader *body);
 void terminal_signal(struct channel *channel, struct reader *body);
 
-/* ---- files.c, tree.c, watch.c, pack.c, unpack.c ---- */
+/* ---- files.c, attributes.c, tree.c, watch.c, pack.c, unpack.c ---- */
 
 void file_stat(struct channel *channel, struct reader *body);
 void file_read(struct channel *channel, struct reader *body);
 void file_write(struct channel *channel, struct reader *body);
 void file_move(struct channel *channel, struct reader *body);
 void file_mkdir(struct channel *channel, struct reader *body);
+void file_link(struct channel *channel, struct reader *body);
+void file_attributes(struct channel *channel, struct reader *body);
 bool path_is_absolute(struct channel *channel, const char *path);
 /* Makes every missing directory of the path (not its last part unless it ends in a slash). */
 bool make_parents(const char *path);

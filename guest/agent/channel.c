@@ -250,6 +250,8 @@ static operation_function *const operations[] = {
     [OP_FORK] = machine_fork,
     [OP_SYNC] = tree_sync,
     [OP_SHUTDOWN] = machine_shutdown,
+    [OP_LINK] = file_link,
+    [OP_ATTRIBUTES] = file_attributes,
 };
 
 void channel_open(struct connection *c, uint32_t id, uint8_t operation, uint32_t window, struct reader *body) {

@@ -56,6 +56,8 @@ enum operation {
   OP_FORK = 23,
   OP_SYNC = 24,
   OP_SHUTDOWN = 25,
+  OP_LINK = 26,
+  OP_ATTRIBUTES = 27,
 };
 
 /* Reads a request. After the first bad field every further read gives zero, and `bad` stays set: check it once at the end. */

@@ -50,6 +50,7 @@ extern const struct operation_entry btrfs_operations[];
 extern const struct operation_entry mount_operations[];
 extern const struct operation_entry tree_operations[];
 extern const struct operation_entry copy_operations[];
+extern const struct operation_entry attribute_operations[];
 extern const struct operation_entry share_operations[];
 
 /* paths.c: safe ways to name things */
@@ -60,5 +61,8 @@ int open_beneath(int root, const char *relative, int flags);
 int open_parent_beneath(int root, const char *relative, const char **name);
 int remove_tree_at(int directory, const char *name);
 int parse_number(const char *text, uint64_t *number);
+
+/* attributes.c: of the extended attributes that count as part of a file, 32 bytes. 1: there are some; 0: none; -1: error. */
+int attributes_digest(int directory, const char *name, uint8_t digest[32]);
 
 #endif

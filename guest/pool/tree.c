@@ -12,13 +12,15 @@
 #include <unistd.h>
 
 enum entry_flag { ENTRY_WHITEOUT = 1, ENTRY_OPAQUE = 2 };
+#define DIGEST_BYTES 32
 
-/* One entry of a directory as it goes over the wire; the name follows, then the target of a symbolic link. */
+/* One entry of a directory as it goes over the wire; the name follows, then the target of a symbolic link, then the digest of
+   its extended attributes where it has any. */
 struct entry_record {
   uint32_t mode, uid, gid, flags;
   uint64_t size, inode;
   int64_t mtime_ns, ctime_ns;
-  uint32_t links, name_length;
+  uint32_t links, name_length, target_length;
 } __attribute__((packed));
 
 static int is_opaque(int directory, const char *name) {
@@ -53,14 +55,20 @@ static int describe(struct reply *reply, int directory, const char *name) {
       .ctime_ns = nanoseconds(status.st_ctim),
       .links = (uint32_t)status.st_nlink,
       .name_length = (uint32_t)strlen(name),
+      .target_length = (uint32_t)target_length,
   };
   if (S_ISCHR(status.st_mode) && status.st_rdev == makedev(0, 0)) record.flags |= ENTRY_WHITEOUT;
   if (S_ISDIR(status.st_mode) && is_opaque(directory, name)) record.flags |= ENTRY_OPAQUE;
-  char packed[sizeof record + 256 + sizeof target];
+  uint8_t digest[DIGEST_BYTES];
+  int attributes = S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) ? attributes_digest(directory, name, digest) : 0;
+  if (attributes < 0) return errno == ENOENT ? 0 : -1;
+  size_t digest_length = attributes > 0 ? sizeof digest : 0;
+  char packed[sizeof record + 256 + sizeof target + sizeof digest];
   memcpy(packed, &record, sizeof record);
   memcpy(packed + sizeof record, name, record.name_length);
   memcpy(packed + sizeof record + record.name_length, target, (size_t)target_length);
-  reply_bytes(reply, packed, sizeof record + record.name_length + (size_t)target_length);
+  memcpy(packed + sizeof record + record.name_length + target_length, digest, digest_length);
+  reply_bytes(reply, packed, sizeof record + record.name_length + (size_t)target_length + digest_length);
   reply_flush(reply);
   return 1;
 }

@@ -8,6 +8,7 @@ needs=(
   e2fsprogs:mkfs.ext4   # one without
   acl:setfacl           # fidelity of copies
   attr:setfattr
+  libcap2-bin:setcap
   procps:ps
   python3:python3       # programs inside sandboxes
   git:git

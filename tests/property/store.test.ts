@@ -15,7 +15,7 @@ const ofImage: Files = new Map([
   ['b', 'image b'],
   ['d/x', 'image x'],
 ]);
-const attributes = { mode: 0o644, uid: 0, gid: 0, mtimeMs: 0 };
+const attributes = { mode: 0o644, uid: 0, gid: 0, mtimeNs: 0n, extended: [] };
 
 const pick = fc.nat(1000);
 const path = fc.constantFrom('a', 'b', 'c', 'd/x', 'd/y', 'n/z');

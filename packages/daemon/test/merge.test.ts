@@ -80,6 +80,38 @@ describe('diff and merge', () => {
     expect(await run(source, 'ls /root')).toBe('a\nb\nd\nmine');
   });
 
+  test.each(['running', 'stopped'])(
+    'a %s sandbox takes in attributes, times and names of one file as they are',
+    async (state) => {
+      await using both = await pair();
+      const { source, fork } = both;
+      await run(
+        fork,
+        `echo one > /root/n; ln /root/n /root/d/n2; chmod 2775 /root/d; cp /bin/true /root/able
+         setfattr -n user.note -v 0x00ff /root/n; setfattr -n user.note -v a /root/a; setcap cap_net_raw+ep /root/able
+         touch -d 2020-02-03T04:05:06.789012345Z /root/n; ln -s nowhere /root/dangling
+         touch -h -d 2020-01-01T00:00:00Z /root/dangling`,
+      );
+      if (state === 'stopped') await source.stop({ grace_s: 0 });
+      const { changes } = await source.merge(fork);
+      if (state === 'stopped') await source.start();
+      const changed = changes.map(({ path, change }) => `${change} ${path}`);
+      for (const expected of ['mode /root/a', 'added /root/n', 'added /root/d/n2', 'mode /root/d'])
+        expect(changed).toContain(expected);
+      expect(await run(source, 'stat -c "%h %a" /root/n /root/d; TZ=UTC stat -c %y /root/n')).toBe(
+        '2 644\n1 2775\n2020-02-03 04:05:06.789012345 +0000',
+      );
+      const [one, other] = (await run(source, 'stat -c %i /root/n /root/d/n2')).split('\n');
+      expect(other).toBe(one);
+      expect(await run(source, 'readlink /root/dangling; stat -c %Y /root/dangling')).toBe(
+        'nowhere\n1577836800',
+      );
+      const notes = await run(source, 'getfattr --absolute-names -e hex -n user.note /root/n /root/a');
+      expect(notes.match(/0x[0-9a-f]+/g)).toEqual(['0x00ff', '0x61']);
+      expect(await run(source, 'getcap /root/able')).toBe('/root/able cap_net_raw=ep');
+    },
+  );
+
   test('a stopped sandbox takes in the same', async () => {
     await using both = await pair();
     const { source, fork } = both;

@@ -1,11 +1,11 @@
-import { chmod, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, link, lstat, mkdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { applyMerge, type LayeredTree, PoolServer, planMerge, UpperWriter } from '@coppice/store';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { edits, OverlayBench, type View } from './layered-fixture.ts';
-import { makeTemporaryDirectory, poolProgram, removeDirectory } from './pool-fixture.ts';
+import { makeTemporaryDirectory, poolProgram, removeDirectory, run } from './pool-fixture.ts';
 
 let root: string;
 let server: PoolServer;
@@ -21,6 +21,8 @@ afterAll(async () => {
   await server.close();
   await removeDirectory(root);
 });
+
+const say = async (program: string, args: string[]): Promise<string> => (await run(program, args)).stdout;
 
 const threeTrees = async (): Promise<{ base: LayeredTree; ours: LayeredTree; theirs: LayeredTree }> => {
   const base = await bench.makeTree();
@@ -112,6 +114,74 @@ describe('merging', () => {
     expect(view.get('b')).toBe('file 755 0:0 image b\n');
     expect(view.has('d/x')).toBe(false);
     expect(view.get('n/m/link')).toBe('symlink 0:0 binary');
+  });
+
+  it('carries extended attributes, capabilities, access lists, times and names of one file over', async () => {
+    const { base, ours, theirs } = await threeTrees();
+    const at = new Date('2020-02-03T04:05:06.789Z');
+    await bench.inside(theirs, async (inside) => {
+      await writeFile(join(inside, 'n'), 'one file, three names');
+      await link(join(inside, 'n'), join(inside, 'd', 'n2'));
+      await link(join(inside, 'n'), join(inside, 'd', 'n3'));
+      await run('setfattr', ['-n', 'user.note', '-v', 'two\nlines', join(inside, 'n')]);
+      await utimes(join(inside, 'n'), at, at);
+      await run('setfattr', ['-n', 'user.of-image', '-v', 'x', join(inside, 'a')]);
+      await run('setfacl', ['-m', 'u:1234:r', join(inside, 'b')]);
+      await writeFile(join(inside, 'able'), '');
+      await run('setcap', ['cap_net_raw+ep', join(inside, 'able')]);
+      await mkdir(join(inside, 'made'));
+      await run('setfacl', ['-d', '-m', 'u:1234:rw', join(inside, 'made')]);
+      await writeFile(join(inside, 'made', 'inner'), '');
+      await utimes(join(inside, 'made'), at, at);
+      await chmod(join(inside, 'd', 'e'), 0o2775);
+    });
+    const plan = await planMerge(server, base, ours, theirs);
+    expect(plan.changes.map(({ path, change }) => `${change} ${path}`)).toEqual([
+      'mode /a',
+      'added /able',
+      'mode /b',
+      'added /made',
+      'added /n',
+      'mode /d/e',
+      'added /d/n2',
+      'added /d/n3',
+      'added /made/inner',
+    ]);
+    await applyMerge(server, plan, theirs, new UpperWriter(server, ours));
+    await bench.inside(ours, async (inside) => {
+      const [n, n2, n3] = await Promise.all(['n', 'd/n2', 'd/n3'].map((name) => lstat(join(inside, name))));
+      expect(new Set([n!.ino, n2!.ino, n3!.ino]).size).toBe(1);
+      expect(n!.nlink).toBe(3);
+      expect(n!.mtime).toEqual(at);
+      expect((await lstat(join(inside, 'made'))).mtime).toEqual(at);
+      expect((await lstat(join(inside, 'd', 'e'))).mode & 0o7777).toBe(0o2775);
+      const value = (name: string, file: string) =>
+        say('getfattr', ['--only-values', '--absolute-names', '-n', name, join(inside, file)]);
+      expect(await value('user.note', 'n')).toBe('two\nlines');
+      expect(await value('user.of-image', 'a')).toBe('x');
+      expect(await say('getcap', [join(inside, 'able')])).toContain('cap_net_raw=ep');
+      expect(await say('getfacl', ['-cp', join(inside, 'b')])).toContain('user:1234:r--');
+      expect(await say('getfacl', ['-cp', join(inside, 'made')])).toContain('default:user:1234:rw-');
+    });
+    expect((await planMerge(server, base, ours, theirs)).changes).toEqual([]);
+  });
+
+  it('takes extended attributes away that theirs took away', async () => {
+    const base = await bench.makeTree();
+    await bench.inside(base, async (inside) => {
+      await writeFile(join(inside, 'n'), '');
+      await run('setfattr', ['-n', 'user.gone', '-v', 'x', join(inside, 'n')]);
+    });
+    const [ours, theirs] = [await bench.cloneTree(base), await bench.cloneTree(base)];
+    await bench.inside(theirs, async (inside) => {
+      await run('setfattr', ['-x', 'user.gone', join(inside, 'n')]);
+    });
+    const plan = await planMerge(server, base, ours, theirs);
+    expect(plan.changes.map(({ path, change }) => `${change} ${path}`)).toEqual(['mode /n']);
+    await applyMerge(server, plan, theirs, new UpperWriter(server, ours));
+    await bench.inside(ours, async (inside) => {
+      expect(await say('getfattr', ['-d', '--absolute-names', join(inside, 'n')])).toBe('');
+    });
   });
 
   it('finds no conflict where both sides did the same', async () => {

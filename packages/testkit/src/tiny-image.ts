@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 
 /** Part of the name of the directory: another list makes another image. */
-const version = 1;
+const version = 2;
 
 const programs = [
   ...['bash', 'cat', 'chmod', 'chown', 'cp', 'cut', 'dd', 'df', 'du', 'echo', 'env', 'false', 'find', 'grep'],
@@ -27,6 +27,7 @@ const programs = [
     'nproc',
     'nsenter',
   ],
+  ...['getcap', 'getfattr', 'setcap', 'setfattr'],
   ...[
     'printf',
     'ps',

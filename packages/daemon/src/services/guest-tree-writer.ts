@@ -24,12 +24,13 @@ export class GuestTreeWriter implements TreeWriter {
     if (there !== undefined && there !== 'file') await this.#guest.remove(path, { recursive: true });
     const options = { mode: permissions(attributes), owner: ownerOf(attributes), createParents: false };
     await this.#guest.write(path, content, options);
-    this.#onWritten();
+    await this.setAttributes(path, attributes);
   }
 
   async makeSymlink(path: string, target: string, attributes: NodeAttributes): Promise<void> {
     if ((await this.#kindOf(path)) !== undefined) await this.#guest.remove(path, { recursive: true });
     await this.#unpack(path, { type: 'symlink', target, attributes });
+    await this.setAttributes(path, attributes);
   }
 
   async makeDirectory(path: string, attributes: NodeAttributes): Promise<void> {
@@ -37,6 +38,7 @@ export class GuestTreeWriter implements TreeWriter {
     if (there === 'directory') return;
     if (there !== undefined) await this.#guest.remove(path, { recursive: true });
     await this.#unpack(path, { type: 'directory', attributes });
+    await this.setAttributes(path, attributes);
   }
 
   async remove(path: string): Promise<void> {
@@ -44,26 +46,20 @@ export class GuestTreeWriter implements TreeWriter {
     this.#onWritten();
   }
 
-  /** The agent changes no modes by itself; every image that can run something has these two. */
-  async setMode(path: string, attributes: NodeAttributes): Promise<void> {
-    await this.#run(['chown', '-h', ownerOf(attributes), '--', path]);
-    await this.#run(['chmod', permissions(attributes).toString(8), '--', path]);
+  async makeLink(path: string, existing: string): Promise<void> {
+    if ((await this.#kindOf(path)) === 'directory') await this.#guest.remove(path, { recursive: true });
+    await this.#guest.link(existing, path);
+    this.#onWritten();
+  }
+
+  async setAttributes(path: string, attributes: NodeAttributes): Promise<void> {
+    await this.#guest.setAttributes(path, { ...attributes, mode: permissions(attributes) });
     this.#onWritten();
   }
 
   async #unpack(path: string, entry: Omit<TarEntry, 'name'>): Promise<void> {
     const archive = tarOf({ ...entry, name: basename(path) });
     await this.#guest.unpack(dirname(path), once(archive));
-    this.#onWritten();
-  }
-
-  async #run(argv: [string, ...string[]]): Promise<void> {
-    const process = await this.#guest.exec({ argv, cwd: '/' });
-    await process.endStdin();
-    let said = '';
-    for await (const { data } of process.output) said = (said + data.toString()).slice(0, 500);
-    const { code } = await process.exit;
-    if (code !== 0) throw new CoppiceError('internal', `${argv[0]} failed in the sandbox: ${said.trim()}`);
   }
 
   async #kindOf(path: string): Promise<FileKind | undefined> {

@@ -16,7 +16,13 @@ export function tarOf({ name, type, target, attributes }: TarEntry): Buffer {
   const records = [record('path', name), ...(target === undefined ? [] : [record('linkpath', target)])];
   const extension = Buffer.concat(records);
   return Buffer.concat([
-    header('extension', 'entry', extension.length, { mode: 0o644, uid: 0, gid: 0, mtimeMs: 0 }),
+    header('extension', 'entry', extension.length, {
+      mode: 0o644,
+      uid: 0,
+      gid: 0,
+      mtimeNs: 0n,
+      extended: [],
+    }),
     padded(extension),
     header(type, 'entry', 0, attributes),
     Buffer.alloc(2 * blockBytes),
@@ -37,7 +43,7 @@ function header(
   octal(attributes.uid, 108, 8);
   octal(attributes.gid, 116, 8);
   octal(sizeBytes, 124, 12);
-  octal(Math.max(0, Math.floor(attributes.mtimeMs / 1000)), 136, 12);
+  octal(Math.max(0, Number(attributes.mtimeNs / 1_000_000_000n)), 136, 12);
   block.write('        ', 148, 'latin1');
   block.write(typeFlags[type], 156, 'latin1');
   block.write('ustar\x0000', 257, 'latin1');

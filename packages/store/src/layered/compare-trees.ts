@@ -16,7 +16,7 @@ export interface CompareOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Whether two things that are visible in trees are the same in kind, content, mode and owner. */
+/** Whether two things that are visible in trees are the same in kind, content, mode, owner and extended attributes. */
 export const compareNodes = async (
   server: PoolServer,
   before: TreeNode | undefined,
@@ -27,6 +27,7 @@ export const compareNodes = async (
   if (before.entry.kind !== after.entry.kind) return 'modified';
   if (!(await sameContent(server, before, after))) return 'modified';
   if (before.entry.uid !== after.entry.uid || before.entry.gid !== after.entry.gid) return 'mode';
+  if (before.entry.attributesDigest !== after.entry.attributesDigest) return 'mode';
   // The mode of a link means nothing.
   return before.entry.kind !== 'symlink' && before.entry.mode !== after.entry.mode ? 'mode' : undefined;
 };

@@ -17,8 +17,8 @@ export const toTreeChange = ({ path, change, before, after }: NodeChange): TreeC
 });
 
 /**
- * What changed from one tree to the other, file by file. A change of kind is `modified`; a change of owner alone is `mode`;
- * a change of times alone is none. Take a snapshot of what runs first: a tree that moves while it is read may fail to be.
+ * What changed from one tree to the other, file by file. A change of kind is `modified`; a change of owner or of extended attributes
+ * alone is `mode`; a change of times alone is none. Take a snapshot of what runs first: a tree that moves while it is read may fail to be.
  */
 export async function* diffTrees(
   server: PoolServer,

@@ -18,8 +18,12 @@ export interface TreeEntry {
   readonly whiteout: boolean;
   /** A directory that hides the content of the one below. */
   readonly opaque: boolean;
+  /** How many names the file has. */
+  readonly links: number;
   /** Of a symbolic link; empty otherwise. */
   readonly target: string;
+  /** Of the extended attributes that belong to the file as its content does; empty without any. */
+  readonly attributesDigest: string;
 }
 
 const kinds: Readonly<Record<number, EntryKind>> = {
@@ -30,13 +34,14 @@ const kinds: Readonly<Record<number, EntryKind>> = {
   12: 'socket',
 };
 
-const headerBytes = 56;
+const headerBytes = 60;
 
 /** The form is `struct entry_record` in guest/pool/tree.c. */
 export const decodeEntry = (record: Buffer): TreeEntry => {
   const mode = record.readUInt32LE(0);
   const flags = record.readUInt32LE(12);
   const nameEnd = headerBytes + record.readUInt32LE(52);
+  const targetEnd = nameEnd + record.readUInt32LE(56);
   return {
     name: textOfBytes(record.subarray(headerBytes, nameEnd)),
     kind: kinds[mode >>> 12] ?? 'device',
@@ -49,6 +54,8 @@ export const decodeEntry = (record: Buffer): TreeEntry => {
     ctimeNs: record.readBigInt64LE(40),
     whiteout: (flags & 1) !== 0,
     opaque: (flags & 2) !== 0,
-    target: textOfBytes(record.subarray(nameEnd)),
+    links: record.readUInt32LE(48),
+    target: textOfBytes(record.subarray(nameEnd, targetEnd)),
+    attributesDigest: record.toString('hex', targetEnd),
   };
 };

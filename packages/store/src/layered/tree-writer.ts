@@ -1,10 +1,17 @@
 import type { Readable } from 'node:stream';
 
+export interface ExtendedAttribute {
+  readonly name: string;
+  readonly value: Buffer;
+}
+
 export interface NodeAttributes {
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
-  readonly mtimeMs: number;
+  readonly mtimeNs: bigint;
+  /** All that it has of user.*, capabilities and access control lists. */
+  readonly extended: readonly ExtendedAttribute[];
 }
 
 /**
@@ -20,6 +27,8 @@ export interface TreeWriter {
   makeDirectory(path: string, attributes: NodeAttributes): Promise<void>;
   /** With all that is in it; absent is fine. */
   remove(path: string): Promise<void>;
-  /** Of a file or directory that is there. */
-  setMode(path: string, attributes: NodeAttributes): Promise<void>;
+  /** Replaces what stands there, of whatever kind, by one more name of a file that is there. */
+  makeLink(path: string, existing: string): Promise<void>;
+  /** Of whatever is there, a link itself included. Afterwards it has these and no other extended attributes. */
+  setAttributes(path: string, attributes: NodeAttributes): Promise<void>;
 }

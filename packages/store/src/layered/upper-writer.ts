@@ -1,18 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { constants, lchown, lutimes, mkdir, open, rename, rm, symlink } from 'node:fs/promises';
+import { mkdir, rename, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
 import type { PoolServer } from '../native/pool-server.ts';
+import { attributesOf, setAttributes } from './node-attributes.ts';
 import { openFileBeneath, splitPath, withDirectory } from './open-beneath.ts';
 import { bytesOfText } from './path-text.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 import type { NodeAttributes, TreeWriter } from './tree-writer.ts';
-
-const permissions = (attributes: NodeAttributes): number => attributes.mode & 0o7777;
 
 /**
  * Writes to the upper of a tree that nothing has mounted, in the form that overlayfs gives it: parents are copied up,
@@ -30,38 +29,20 @@ export class UpperWriter implements TreeWriter {
   }
 
   async writeFile(path: string, content: Readable, attributes: NodeAttributes): Promise<void> {
-    const place = await this.#place(path);
-    // Staged beside the upper, so that nothing half written is ever in the tree.
-    const staged = this.#stagingPath();
-    try {
-      await pipeline(content, createWriteStream(staged, { flags: 'wx', mode: 0o600 }));
-      const file = await open(staged, 'r+');
-      try {
-        await file.chown(attributes.uid, attributes.gid);
-        await file.chmod(permissions(attributes));
-        await file.utimes(attributes.mtimeMs / 1000, attributes.mtimeMs / 1000);
-      } finally {
-        await file.close();
-      }
-      await this.#settle(place, staged);
-    } catch (error) {
-      await rm(staged, { force: true });
-      throw error;
-    }
+    await this.#replace(path, attributes, (staged) =>
+      pipeline(content, createWriteStream(staged, { flags: 'wx', mode: 0o600 })),
+    );
   }
 
   async makeSymlink(path: string, target: string, attributes: NodeAttributes): Promise<void> {
+    await this.#replace(path, attributes, (staged) => symlink(bytesOfText(target), staged));
+  }
+
+  async makeLink(path: string, existing: string): Promise<void> {
     const place = await this.#place(path);
-    const staged = this.#stagingPath();
-    try {
-      await symlink(bytesOfText(target), staged);
-      await lchown(staged, attributes.uid, attributes.gid);
-      await lutimes(staged, attributes.mtimeMs / 1000, attributes.mtimeMs / 1000);
-      await this.#settle(place, staged);
-    } catch (error) {
-      await rm(staged, { force: true });
-      throw error;
-    }
+    await this.#clear(place);
+    const from = bytesOfText(existing.replace(/^\/+/, ''));
+    await this.#server.call('link', this.#tree.upperDir, from, bytesOfText(place.path));
   }
 
   async makeDirectory(path: string, attributes: NodeAttributes): Promise<void> {
@@ -88,32 +69,19 @@ export class UpperWriter implements TreeWriter {
     }
   }
 
-  async setMode(path: string, attributes: NodeAttributes): Promise<void> {
+  async setAttributes(path: string, attributes: NodeAttributes): Promise<void> {
     const relative = path.replace(/^\/+/, '');
     const node = await this.#view.find(relative);
     if (node === undefined) throw new CoppiceError('not_found', `${path} does not exist.`);
+    if (node.inUpper) await setAttributes(this.#server, this.#tree.upperDir, relative, attributes);
+    else await this.#copyUp(path, node, attributes);
+  }
+
+  async #copyUp(path: string, node: TreeNode, attributes: NodeAttributes): Promise<void> {
     if (node.entry.kind === 'symlink') {
       await this.makeSymlink(path, node.entry.target, attributes);
       return;
     }
-    if (!node.inUpper) {
-      await this.#copyUp(path, node, attributes);
-      return;
-    }
-    const { parent, name } = splitPath(relative);
-    const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-    await withDirectory(this.#tree.upperDir, parent, async (entryPath) => {
-      const file = await open(entryPath(name === '' ? '.' : name) as unknown as string, flags);
-      try {
-        await file.chown(attributes.uid, attributes.gid);
-        await file.chmod(permissions(attributes));
-      } finally {
-        await file.close();
-      }
-    });
-  }
-
-  async #copyUp(path: string, node: TreeNode, attributes: NodeAttributes): Promise<void> {
     if (node.entry.kind === 'directory') {
       const place = await this.#place(path);
       await this.#makeUpperDirectory(place.path, attributes);
@@ -134,10 +102,7 @@ export class UpperWriter implements TreeWriter {
         throw new CoppiceError('not_found', `The directory of ${path} does not exist.`);
       }
       if (!next.inUpper) {
-        await this.#makeUpperDirectory(next.path, {
-          ...next.entry,
-          mtimeMs: Number(next.entry.mtimeNs) / 1e6,
-        });
+        await this.#makeUpperDirectory(next.path, await attributesOf(this.#server, next));
         next = { ...next, inUpper: true };
       }
       parent = next;
@@ -147,18 +112,8 @@ export class UpperWriter implements TreeWriter {
 
   async #makeUpperDirectory(path: string, attributes: NodeAttributes): Promise<void> {
     const { parent, name } = splitPath(path);
-    await withDirectory(this.#tree.upperDir, parent, async (entryPath) => {
-      await mkdir(entryPath(name), { mode: 0o700 });
-      const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-      const directory = await open(entryPath(name) as unknown as string, flags);
-      try {
-        await directory.chown(attributes.uid, attributes.gid);
-        await directory.chmod(permissions(attributes));
-        await directory.utimes(attributes.mtimeMs / 1000, attributes.mtimeMs / 1000);
-      } finally {
-        await directory.close();
-      }
-    });
+    await withDirectory(this.#tree.upperDir, parent, (entryPath) => mkdir(entryPath(name), { mode: 0o700 }));
+    await setAttributes(this.#server, this.#tree.upperDir, path, attributes);
   }
 
   /** Takes away what the upper itself has there: an entry, a whole directory or a whiteout. */
@@ -166,13 +121,25 @@ export class UpperWriter implements TreeWriter {
     await this.#server.call('remove', this.#tree.upperDir, bytesOfText(place.path));
   }
 
-  async #settle(place: { path: string }, staged: string): Promise<void> {
-    const { parent, name } = splitPath(place.path);
-    await this.#clear(place);
-    await withDirectory(this.#tree.upperDir, parent, (entryPath) => rename(staged, entryPath(name)));
-  }
-
-  #stagingPath(): string {
-    return join(dirname(this.#tree.upperDir), `.merge.${randomBytes(6).toString('hex')}`);
+  /** Staged beside the upper, so that nothing half written is ever in the tree. */
+  async #replace(
+    path: string,
+    attributes: NodeAttributes,
+    make: (staged: string) => Promise<void>,
+  ): Promise<void> {
+    const place = await this.#place(path);
+    const besides = dirname(this.#tree.upperDir);
+    const stagedName = `.merge.${randomBytes(6).toString('hex')}`;
+    const staged = join(besides, stagedName);
+    try {
+      await make(staged);
+      await setAttributes(this.#server, besides, stagedName, attributes);
+      await this.#clear(place);
+      const { parent, name } = splitPath(place.path);
+      await withDirectory(this.#tree.upperDir, parent, (entryPath) => rename(staged, entryPath(name)));
+    } catch (error) {
+      await rm(staged, { force: true });
+      throw error;
+    }
   }
 }
