@@ -40,7 +40,7 @@ export async function daemonWithGit(config: Readonly<Record<string, unknown>> = 
   try {
     await cp(await tinyImage(), root, { recursive: true, verbatimSymlinks: true });
     await chmod(root, 0o755);
-    await copyProgram(root, '/usr/bin/git');
+    for (const program of ['/usr/bin/git', '/usr/bin/base64']) await copyProgram(root, program);
     await mkdir(join(root, 'usr/lib/git-core'), { recursive: true });
     for (const name of ['git', 'git-upload-pack', 'git-receive-pack'])
       await symlink('/usr/bin/git', join(root, 'usr/lib/git-core', name));

@@ -107,6 +107,77 @@ test('credentials show up in no answer, remote, file of the workspace or log of 
   await agent.ok('workspace_destroy', { workspace_id: 'private' });
 });
 
+test('a credential of set_env shows up nowhere, whatever the commands of the workspace do with it', async () => {
+  const secret = 'hunter2/with=odd+signs';
+  const encoded = encodeURIComponent(secret);
+  const basic = Buffer.from(`x-access-token:${secret}`).toString('base64');
+  await agent.ok('workspace_create', { name: 'leaky' });
+  const here = { workspace_id: 'leaky' };
+  await agent.ok('set_env', { ...here, vars: { GIT_TOKEN: secret, GREETING: 'hello' } });
+  const said: unknown[] = [];
+  const note = async <T extends Answer>(tool: string, args: Answer = {}): Promise<T> => {
+    const result = await agent.call(tool, { ...here, ...args });
+    said.push(result);
+    return result.structuredContent as T;
+  };
+  const leak = `echo "$GREETING $GIT_TOKEN"; echo 'https://x:${encoded}@host'; printf 'x-access-token:%s' "$GIT_TOKEN" | base64`;
+
+  expect(await note('exec', { command: leak })).toMatchObject({
+    stdout: expect.stringMatching(/^hello \*\*\*\n/),
+  });
+  await note('exec', { command: `{ ${leak}; } >&2; exit 3` });
+  await note('exec', { command: `${leak}; exec sleep 1000`, timeout_secs: 0.5 });
+  await note('exec', { command: 'printf "%s\\377" "$GIT_TOKEN"' });
+  const cut = await note<{ stdout_file: string }>('exec', {
+    command: `printf 1234567890; for n in 1 2 3; do ${leak}; done`,
+    max_output_bytes: 24,
+  });
+  expect(await sh('leaky', `cat ${cut.stdout_file}`)).toContain('***');
+  await note('exec', { command: 'echo "$ONCE_TOKEN"', env: { ONCE_TOKEN: `${secret}-once` } });
+  await note('exec_parallel', { workspace_id: undefined, workspace_ids: ['leaky'], commands: leak });
+
+  const { job_id } = await note<{ job_id: number }>('exec_background', {
+    command: `{ ${leak}; } | tee /dev/stderr`,
+  });
+  expect(await note('exec_poll', { job_id, wait_secs: 60 })).toMatchObject({
+    stdout: expect.stringContaining('hello'),
+  });
+  expect(await note('workspace_logs')).toMatchObject({ stderr: expect.stringContaining('hello ***') });
+  said.push(await agent.client.readResource({ uri: `coppice://sandbox/leaky/job/${job_id}/log` }));
+  said.push(await agent.client.listResources());
+
+  // A server that tells what it was given: git passes that on.
+  const hook = '/srv/told.git/hooks/pre-receive';
+  await sh(
+    'leaky',
+    `${repository} && git init -q --bare /srv/told.git && git remote add origin /srv/told.git`,
+  );
+  await note('file_write', { path: hook, mode: '0755', content: `#!/bin/sh\n{ ${leak}; } >&2\nexit 1\n` });
+  await note('git_push');
+  expect(JSON.stringify(said.at(-1))).toContain('remote: hello ***');
+  await note('git_push', {
+    remote: `https://${secret.replace(/\W/g, '')}longenough:x-oauth-basic@nowhere.invalid/r`,
+  });
+  await note('git_clone', { url: `https://u:${encoded}@nowhere.invalid/r`, path: 'none' });
+  await note('snapshot_create', { name: 'clean' });
+  await note('snapshot_diff', { snapshot_name: 'clean' });
+
+  for (const hidden of [
+    secret,
+    encoded,
+    basic,
+    basic.slice(22, -4),
+    'hunter2',
+    `${secret.replace(/\W/g, '')}longenough`,
+  ])
+    expect(JSON.stringify(said)).not.toContain(hidden);
+  const files = await sh('leaky', "grep -rlE 'hunter2|aHVudGVyM' /workspace /srv /root /tmp /etc || true");
+  expect(files).toBe(hook);
+  for (const name of await readdir(join(daemon.home, 'log')))
+    expect(await readFile(join(daemon.home, 'log', name), 'utf8')).not.toContain('hunter2');
+  await agent.ok('workspace_destroy', here);
+});
+
 test('commits of forks are merged from the fork point on, binary files included', async () => {
   await agent.ok('workspace_create', { name: 'trunk' });
   await sh('trunk', repository);

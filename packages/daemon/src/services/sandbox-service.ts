@@ -51,6 +51,10 @@ export class SandboxService {
     return this.view(this.#core.finder.get(ref));
   }
 
+  environment(ref: string): Readonly<Record<string, string>> {
+    return this.#core.finder.get(ref).env;
+  }
+
   async create(input: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
     if (input.name !== undefined) assertNameFree(this.#core.state, input.name);
     if (input.workspace !== undefined) await checkWorkspace(input.workspace);

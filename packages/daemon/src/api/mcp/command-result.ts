@@ -64,7 +64,9 @@ export const runCommand = async (
   id: string,
   request: CommandRequest,
 ): Promise<CommandOutcome> => {
-  const done = await run(context, id, request);
+  context.secrets.addEnvironment(request.env ?? {});
+  // Before it is cut, and before the rest goes into a file that a snapshot would hold.
+  const done = context.secrets.redactAll(await run(context, id, request));
   const spool = new Spool(context, id, request.max_output_bytes);
   const stdout = await spool.cut('stdout', done.stdout, done.stdout_base64, done.stdout_cut_bytes);
   const stderr = await spool.cut('stderr', done.stderr, done.stderr_base64, done.stderr_cut_bytes);

@@ -90,6 +90,7 @@ export class GuestGit {
   }
 
   async #exec(args: readonly string[], options: GitOptions, timeoutSecs: number): Promise<ExecResult> {
+    this.#context.secrets.addEnvironment(options.env ?? {});
     const common = ['-c', 'safe.directory=*', '-c', `credential.helper=${credentialHelper}`];
     try {
       return await this.#context.services.exec.run(

@@ -70,14 +70,18 @@ export const createMcpServer = (options: McpServerOptions): Server => {
       );
     return call(options, tool, params.arguments ?? {}, contextOf(request));
   });
-  server.setRequestHandler('resources/list', async (_request, request) => ({
-    resources: await listResources(contextOf(request)),
-  }));
+  server.setRequestHandler('resources/list', async (_request, request) => {
+    const context = contextOf(request);
+    return context.secrets.redactAll({ resources: await listResources(context) });
+  });
   server.setRequestHandler('resources/templates/list', async () => ({
     resourceTemplates: [...resourceTemplates],
   }));
   server.setRequestHandler('resources/read', async ({ params }, request) =>
-    asProtocolError(options, 'resources/read', () => readResource(contextOf(request), params.uri)),
+    asProtocolError(options, 'resources/read', async () => {
+      const context = contextOf(request);
+      return context.secrets.redactAll(await readResource(context, params.uri));
+    }),
   );
   server.setRequestHandler('prompts/list', async () => ({ prompts: [...prompts] }));
   server.setRequestHandler('prompts/get', async ({ params }) =>
@@ -96,7 +100,7 @@ const call = async (
   try {
     const input = tool.input.safeParse(given);
     if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));
-    const output = await tool.run(context, input.data);
+    const output = context.secrets.redactAll(await tool.run(context, input.data));
     context.signal.throwIfAborted();
     return {
       content: tool.content?.(output) ?? [{ type: 'text', text: JSON.stringify(output) }],
@@ -105,7 +109,7 @@ const call = async (
   } catch (thrown) {
     const { result, error } = toFailure(thrown, tool, context.signal.aborted);
     if (error.code === 'internal') options.onInternalError(error.cause ?? error, `mcp ${tool.name}`);
-    return result;
+    return context.secrets.redactAll(result);
   } finally {
     leave();
   }

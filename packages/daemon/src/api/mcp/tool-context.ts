@@ -1,6 +1,7 @@
 import { CoppiceError, type Sandbox } from '@coppice/protocol';
 import type { Principal, Services } from '../../services/services.ts';
 import type { ConfinedDirectory } from './confined-directory.ts';
+import { Secrets } from './secrets.ts';
 import { ownedBy, ownerOf, type Sessions } from './sessions.ts';
 import type { Vault } from './vault/vault.ts';
 
@@ -31,6 +32,8 @@ export class ToolContext {
   readonly session: string;
   readonly signal: AbortSignal;
   readonly report: (message: string, fraction?: number) => void;
+  /** Of every sandbox that this call looked at, and of its own arguments; answers are without them. */
+  readonly secrets = new Secrets();
   readonly #principal: Principal;
 
   constructor(parts: McpParts, caller: Caller) {
@@ -63,7 +66,7 @@ export class ToolContext {
       throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
-    return this.services.sandboxes.peek(ref);
+    return this.#learn(this.services.sandboxes.peek(ref));
   }
 
   /** The id of a sandbox that this session may change. */
@@ -84,7 +87,8 @@ export class ToolContext {
 
   async visible(): Promise<Sandbox[]> {
     const all = await this.services.sandboxes.list({});
-    return this.isAdmin ? all : all.filter((sandbox) => this.#reaches(sandbox.id));
+    const visible = this.isAdmin ? all : all.filter((sandbox) => this.#reaches(sandbox.id));
+    return visible.map((sandbox) => this.#learn(sandbox));
   }
 
   /** Tells the caller that the work goes on, for as long as it does. */
@@ -100,6 +104,12 @@ export class ToolContext {
     } finally {
       clearInterval(beat);
     }
+  }
+
+  #learn(sandbox: Sandbox): Sandbox {
+    if (sandbox.env_names.length > 0)
+      this.secrets.addEnvironment(this.services.sandboxes.environment(sandbox.id));
+    return sandbox;
   }
 
   #reaches(id: string | undefined): boolean {

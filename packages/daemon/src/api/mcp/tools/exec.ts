@@ -44,6 +44,7 @@ const background = defineTool({
   output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
+    context.secrets.addEnvironment(input.env ?? {});
     const job = await inShell(input.command, input.workdir, (words) =>
       context.services.jobs.start(id, { ...words, env: input.env, keep_awake: false }),
     );
@@ -174,6 +175,7 @@ const setEnv = defineTool({
   output: z.object({ count: z.number(), status: z.literal('set'), names: z.array(z.string()) }),
   run: async (context, { workspace_id: ref, vars }) => {
     const id = context.own(ref);
+    context.secrets.addEnvironment(vars);
     const updated = await context.services.sandboxes.update(id, { env: vars });
     return { count: Object.keys(vars).length, status: 'set' as const, names: updated.env_names };
   },

@@ -5,6 +5,7 @@ import { type GitStatus, parseStatus } from '../git-status.ts';
 import { credentialHelper, GuestGit } from '../guest-git.ts';
 import { redact } from '../redact.ts';
 import { additive, defineTool, readOnly, type Tool, unbounded } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
 
 /** A word that git could take for an option is refused; all else goes through as one word. */
 const notAnOption = (text: string): boolean => !text.startsWith('-') && !text.includes('\0');
@@ -28,6 +29,11 @@ const splitCredentials = (url: string): { url: string; env: Record<string, strin
       ? { GIT_USERNAME: 'x-access-token', GIT_PASSWORD: user }
       : { GIT_USERNAME: user, GIT_PASSWORD: password };
   return { url: parsed.href, env };
+};
+
+/** Some services take the token as the user. */
+const hideUser = (context: ToolContext, { GIT_USERNAME: user = '' }: Record<string, string>): void => {
+  if (user.length >= 16) context.secrets.add(user);
 };
 
 const nameOf = (url: string): string =>
@@ -63,6 +69,7 @@ export const gitClone = defineTool({
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
     const { url, env } = splitCredentials(input.url);
+    hideUser(context, env);
     const git = new GuestGit(context, id, input.path ?? nameOf(url));
     const args = [
       'clone',
@@ -199,6 +206,7 @@ const push = defineTool({
         hint: 'Give branch, or make one with exec: git switch -c NAME.',
       });
     const remote = splitCredentials(input.remote);
+    hideUser(context, remote.env);
     const flags = [...(input.force ? ['--force'] : []), ...(input.set_upstream ? ['--set-upstream'] : [])];
     const pushed = await context.during('pushing', () =>
       git.try(['push', ...flags, '--', remote.url, branch], {

@@ -1,0 +1,79 @@
+import { describe, expect, test } from 'vitest';
+import { Secrets } from '../src/api/mcp/secrets.ts';
+
+const secret = 'p@ss/word+with=odd "signs"';
+const knowing = (...values: string[]): Secrets => {
+  const secrets = new Secrets();
+  for (const value of values) secrets.add(value);
+  return secrets;
+};
+
+describe('a known secret', () => {
+  test.each([
+    ['as it is', `it is ${secret}!`],
+    ['in a URL', `https://x:${encodeURIComponent(secret)}@host/`],
+    ['in a URL with small letters', encodeURIComponent(secret).replace(/%../g, (code) => code.toLowerCase())],
+    ['in a form', new URLSearchParams({ field: secret }).toString()],
+    ['inside JSON', JSON.stringify({ text: `a ${secret} b` })],
+  ])('is taken out of text %s', (_how, text) => {
+    const shown = knowing(secret).redact(text);
+    expect(shown).toContain('***');
+    for (const part of ['word', 'odd', 'signs']) expect(shown).not.toContain(part);
+  });
+
+  test('is taken out of base64 wherever it begins in it, also over several lines, and what is left decodes', () => {
+    for (const before of ['', 'u', 'us', 'user:', 'x-access-token:']) {
+      const encoded = Buffer.from(`${before}${secret} and more`).toString('base64');
+      for (const text of [encoded, encoded.replace(/.{7}/g, '$&\n')]) {
+        const shown = knowing(secret).redact(text);
+        expect(shown.length).toBe(text.length);
+        const decoded = Buffer.from(shown, 'base64').toString('latin1');
+        expect(decoded).not.toContain(secret.slice(1, -1));
+        expect(decoded).toContain('and more');
+      }
+    }
+    const url = Buffer.from(`user:${secret}`).toString('base64url');
+    expect(Buffer.from(knowing(secret).redact(url), 'base64url').toString()).not.toContain('word');
+  });
+
+  test('is taken out where a text was cut in the middle of it', () => {
+    const secrets = knowing('0123456789abcdef');
+    expect(secrets.redact('begins 0123456789')).toBe('begins ***');
+    expect(secrets.redact('6789abcdef goes on')).toBe('*** goes on');
+    expect(secrets.redact('cdef')).toBe('cdef');
+  });
+
+  test('of several lines is taken out line by line, without its marks', () => {
+    const key = '-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nyX0jJzXQ0aB1cD2eF3gH\n-----END KEY-----\n';
+    const shown = knowing(key).redact('-----BEGIN KEY-----\nsecond line: yX0jJzXQ0aB1cD2eF3gH');
+    expect(shown).toBe('-----BEGIN KEY-----\nsecond line: ***');
+    expect(knowing(key).redact(`a${key}b`)).not.toContain('MIIE');
+  });
+
+  test('is taken out of every text of an answer', () => {
+    const answer = { a: ['x-secret-x', { b: 'secret' }], n: 1, none: null };
+    expect(knowing('secret').redactAll(answer)).toEqual({ a: ['x-***-x', { b: '***' }], n: 1, none: null });
+  });
+});
+
+test('variables are secrets by their name, by their shape, and as the password of a URL; others are shown', () => {
+  const secrets = new Secrets();
+  secrets.addEnvironment({
+    GIT_TOKEN: 'from-token',
+    DB_PASSWORD: 'from-password',
+    OPENAI_API_KEY: 'from-key',
+    SOMETHING: 'ghp_0123456789abcdefghij',
+    DATABASE_URL: 'postgres://me:from-url@db/x',
+    NODE_ENV: 'production',
+    KEYBOARD: 'querty-layout',
+    GIT_ASKPASS: '/usr/bin/askpass',
+    SSH_AUTH_SOCK: '/tmp/agent.sock',
+    MY_TOKEN: null,
+    SHORT_TOKEN: 'abc',
+  });
+  const text =
+    'from-token from-password from-key ghp_0123456789abcdefghij from-url production querty-layout /usr/bin/askpass /tmp/agent.sock abc';
+  expect(secrets.redact(text)).toBe(
+    '*** *** *** *** *** production querty-layout /usr/bin/askpass /tmp/agent.sock abc',
+  );
+});
