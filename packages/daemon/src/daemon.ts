@@ -4,7 +4,7 @@ import { copyFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { IdSource, networkPolicySchema } from '@coppice/protocol';
 import { ContainerDriver, GvisorDriver, ImageStore, NftNetwork } from '@coppice/runtime';
-import { createDiskStore, type DiskStore, openPool, Parcels, type Pool } from '@coppice/store';
+import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
 import type { Config } from './config/config.ts';
 import type { Home } from './config/home.ts';
 import type { Programs } from './config/programs.ts';
@@ -16,14 +16,12 @@ import type { Core } from './services/core.ts';
 import { DoctorService } from './services/doctor-service.ts';
 import { EventService } from './services/event-service.ts';
 import { ExecService } from './services/exec-service.ts';
-import { ExportService } from './services/export-service.ts';
 import { FileService } from './services/file-service.ts';
 import { ForkService } from './services/fork-service.ts';
 import { GuestDoor } from './services/guest-door.ts';
 import { Housekeeper } from './services/housekeeper.ts';
 import { IdleWatch } from './services/idle-watch.ts';
 import { ImageService } from './services/image-service.ts';
-import { ImportService } from './services/import-service.ts';
 import { JobService } from './services/job-service.ts';
 import { Journal } from './services/journal.ts';
 import { KeyedLock } from './services/keyed-lock.ts';
@@ -49,9 +47,9 @@ import { SnapshotSizer } from './services/snapshot-sizer.ts';
 import { SnapshotTaker } from './services/snapshot-taker.ts';
 import { TerminalService } from './services/terminal-service.ts';
 import { TokenService } from './services/token-service.ts';
+import { TransferService } from './services/transfer-service.ts';
 import { TreeAccess } from './services/tree-access.ts';
 import { WarmPool } from './services/warm-pool.ts';
-import { ImportSpool } from './transfer/import-spool.ts';
 import { version } from './version.ts';
 
 export interface DaemonOptions {
@@ -151,7 +149,6 @@ export class Daemon {
       closeForwards: (id) => ports.closeForwards(id),
       onDestroyed: async (record) => {
         if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
-        await snapshots.pruneMerged();
       },
     });
     const pauser = new Pauser(core, lifecycle, totalMemoryMb);
@@ -173,14 +170,11 @@ export class Daemon {
     const sandboxes: SandboxService = new SandboxService({ core, config, images, creator });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
     const compare = new CompareService(trees, pool.server);
-    const merger = new MergeService({ core, trees, taker, sizer, snapshots, server: pool.server });
+    const merger = new MergeService({ core, trees, taker, sizer, server: pool.server });
     const restorer = new RestoreService(core, lifecycle);
     const forks = new ForkService({ core, creator, taker, sizer, snapshots });
     const lineage = new LineageService(state, images);
-    const parcels = new Parcels(programs.parcel);
-    const exporter = new ExportService(core, images, parcels);
-    const spool = ImportSpool.open(home.importsDir);
-    const importer = new ImportService({ core, images, parcels, spool, sizer });
+    const transfer = new TransferService();
     const metrics = new MetricsService(state, journal, warm);
     const watch = new IdleWatch(core, lifecycle, pauser);
     const startedMs = now();
@@ -194,14 +188,12 @@ export class Daemon {
       restorer,
       merger,
       pauser,
-      undoImport: (snapshotId, imageDigest) => importer.undo(snapshotId, imageDigest),
       keepUnknown: options.restoreBackup ?? false,
     }).begin();
     recovery.swept.then(swept.resolve, swept.reject);
     const housekeeper = new Housekeeper(log);
     const recovered = recovery.settled.then(async () => {
       await ports.reopen();
-      await snapshots.pruneMerged();
       sizer.addUncounted();
       await images.remember(config.default_image);
       warm.refillSoon();
@@ -242,8 +234,8 @@ export class Daemon {
         restore: (ref, snapshotRef) => restorer.restore(ref, snapshotRef),
         forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
         forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
-        export: (ref, options) => exporter.export(ref, options),
-        import: (file, input, call) => importer.import(file, input, call),
+        export: () => transfer.export(),
+        import: () => transfer.import(),
       },
       compare: {
         diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),

@@ -7,14 +7,11 @@ import type {
   Diff,
   Doctor,
   Event,
-  exportQuery,
   Forked,
   fileDiffSchema,
   forkSandboxSchema,
   forkSnapshotSchema,
   Image,
-  Imported,
-  importQuery,
   LineageNode,
   listSandboxesQuery,
   Merged,
@@ -87,13 +84,12 @@ export interface Services {
     ): Promise<Forked>;
     export(
       snapshotRef: string,
-      options: z.output<typeof exportQuery>,
+      withMemory: boolean,
     ): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }>;
     import(
       file: AsyncIterable<Uint8Array>,
-      input: z.output<typeof importQuery>,
-      options?: CallOptions,
-    ): Promise<Imported>;
+      input: { name?: string | undefined; disk_only: boolean },
+    ): Promise<Snapshot>;
   };
   readonly compare: {
     diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff>;
