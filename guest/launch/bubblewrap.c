@@ -65,17 +65,11 @@ static bool place(const struct inherited *fds) {
 void exec_bubblewrap(const struct setup *setup, const struct message *request, const struct inherited *fds, char *reason) {
   static char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
   count = 0;
-  PUSH(setup->bwrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup");
+  PUSH(setup->bwrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup");
   PUSH("--as-pid-1", "--new-session", "--hostname", message_get(request, "hostname"), "--chdir", "/");
-  PUSH("--bind", built_root, "/", "--proc", "/proc", "--dev", "/dev", "--mqueue", "/dev/mqueue");
-  /* What lies in memory is bounded below the sandbox's limit: files there cannot be reclaimed by killing. */
-  PUSH("--perms", "1777", "--size", message_get(request, "shm"), "--tmpfs", "/dev/shm", "--remount-ro", "/dev");
-  PUSH("--perms", "0755", "--size", message_get(request, "tmpfs"), "--tmpfs", "/run");
-  PUSH("--perms", "1777", "--dir", "/run/lock", "--perms", "0755", "--dir", "/run/coppice", "--ro-bind", built_agent, "/run/coppice/agent");
-  PUSH("--perms", "0755", "--tmpfs", "/sys", "--ro-bind", "/sys/devices/system/cpu", "/sys/devices/system/cpu");
-  PUSH("--remount-ro", "/sys");
+  /* With devices, as /dev is part of it; the rest of the root bears nodev already. */
+  PUSH("--dev-bind", built_root, "/", "--proc", "/proc", "--mqueue", "/dev/mqueue");
   push_masks();
-  if (message_get(request, "workspace")) PUSH("--bind", built_workspace, "/workspace");
   PUSH("--cap-drop", "ALL");
   for (size_t index = 0; index < sizeof capabilities / sizeof *capabilities; index++) PUSH("--cap-add", capabilities[index]);
   PUSH("--seccomp", "4", "--info-fd", "5", "--", "/run/coppice/agent", "--listen-fd", "3");

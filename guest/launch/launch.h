@@ -34,6 +34,7 @@ struct setup {
   size_t v1_count;
   unsigned standbys;
   int seccomp_fd;
+  int mounts_fd;
 };
 
 /* serve.c */
@@ -45,7 +46,20 @@ bool cgroup_write(const char *path, const char *value);
 
 /* start.c: runs in a standby; returns false with the reason in `reason`. */
 enum { reason_limit = 1000 };
-bool start_container(const struct setup *setup, const struct message *request, struct message *reply, char *reason);
+struct namespaces;
+bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
+                     struct message *reply, char *reason);
+
+/* namespaces.c: those that need to know nothing of the sandbox, and are made before it is asked for. */
+struct namespaces {
+  int user; /* without a map of ids yet */
+  int network;
+  int uid_map;
+  int gid_map;
+};
+bool make_namespaces(const struct setup *setup, struct namespaces *made, char *reason);
+/* The host's mounts without those that no sandbox needs, for all of them to start from; -1 with the reason. */
+int make_bare_mounts(const struct setup *setup, char *reason);
 
 /* root.c: runs in the new user and mount namespace; makes the root that bubblewrap is given. */
 struct trees {
@@ -55,10 +69,11 @@ struct trees {
   int workspace; /* -1: none */
 };
 bool idmap_trees(const struct trees *trees, int userns, char *reason);
-bool build_root(const struct trees *trees, char *reason);
+bool build_root(const struct trees *trees, const struct message *request, char *reason);
 extern const char *const built_root;
-extern const char *const built_workspace;
-extern const char *const built_agent;
+
+/* furnish.c: what the root holds besides image and disk: /dev, /run, /sys. */
+bool furnish_root(const char *root, int agent, const struct message *request, char *reason);
 
 /* bubblewrap.c */
 struct inherited {

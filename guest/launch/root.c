@@ -17,12 +17,11 @@ static const char *const scratch = "/tmp";
 static const char *const image_at = "/tmp/image";
 static const char *const disk_at = "/tmp/disk";
 const char *const built_root = "/tmp/root";
-const char *const built_workspace = "/tmp/workspace";
-const char *const built_agent = "/tmp/agent";
+static const char *const workspace_at = "/tmp/root/workspace";
 
 static bool idmap(int tree, int userns, uint64_t more) {
   struct mount_attr attributes = {
-      .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | more,
+      .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | more,
       .userns_fd = (uint64_t)userns,
   };
   return syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) == 0;
@@ -37,24 +36,19 @@ bool idmap_trees(const struct trees *trees, int userns, char *reason) {
   if (!idmap(trees->disk, userns, 0)) return fail(reason, "map the owners of the disk");
   if (trees->workspace >= 0 && !idmap(trees->workspace, userns, 0))
     return fail(reason, "map the owners of the workspace directory");
-  return true;
+  /* The agent's owner is left unmapped: inside it belongs to nobody, and no one may change it. */
+  struct mount_attr sealed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID};
+  return syscall(SYS_mount_setattr, trees->agent, "", AT_EMPTY_PATH, &sealed, sizeof sealed) == 0 ||
+         fail(reason, "make the agent read-only");
 }
 
 static bool attach(int tree, const char *at) {
-  return mkdir(at, 0755) == 0 && syscall(SYS_move_mount, tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) == 0;
-}
-
-/* Its owner is not mapped, so inside it belongs to nobody and no one may change it; bubblewrap makes it read-only too. */
-static bool attach_agent(int tree) {
-  int fd = open(built_agent, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
-  if (fd < 0) return false;
-  close(fd);
-  return syscall(SYS_move_mount, tree, "", AT_FDCWD, built_agent, MOVE_MOUNT_F_EMPTY_PATH) == 0;
+  return syscall(SYS_move_mount, tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) == 0;
 }
 
 /*
- * bubblewrap follows symbolic links at the places it mounts on, and a disk is written by whom we isolate. So each of
- * these places has to be a real directory of the root; one that is missing is made.
+ * A mount follows symbolic links to its place, and a disk is written by whom we isolate. So each of these places has to
+ * be a real directory of the root; one that is missing is made.
  */
 static bool check_mount_point(int root, const char *name, char *reason) {
   struct open_how how = {
@@ -72,16 +66,14 @@ static bool check_mount_point(int root, const char *name, char *reason) {
 }
 
 /* Runs as root of the user namespace: an overlay mounted from outside it would come up read-only. */
-bool build_root(const struct trees *trees, char *reason) {
+bool build_root(const struct trees *trees, const struct message *request, char *reason) {
   if (mount("coppice", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=256k") < 0)
     return fail(reason, "mount a private %s", scratch);
+  if (mkdir(image_at, 0755) < 0 || mkdir(disk_at, 0755) < 0 || mkdir(built_root, 0755) < 0)
+    return fail(reason, "make the places below %s", scratch);
   if (!attach(trees->image, image_at)) return fail(reason, "attach the image");
   if (!attach(trees->disk, disk_at)) return fail(reason, "attach the disk");
-  if (trees->workspace >= 0 && !attach(trees->workspace, built_workspace))
-    return fail(reason, "attach the workspace directory");
-  if (!attach_agent(trees->agent)) return fail(reason, "attach the agent");
-  if (mkdir(built_root, 0755) < 0) return fail(reason, "make %s", built_root);
-  if (mount("coppice", built_root, "overlay", MS_NODEV,
+  if (mount("coppice", built_root, "overlay", MS_NODEV | MS_NOSUID,
             "lowerdir=/tmp/image,upperdir=/tmp/disk/upper,workdir=/tmp/disk/work,userxattr") < 0)
     return fail(reason, "mount the overlay of image and disk");
 
@@ -93,5 +85,8 @@ bool build_root(const struct trees *trees, char *reason) {
     good = check_mount_point(root, mount_points[index], reason);
   if (good && trees->workspace >= 0) good = check_mount_point(root, "workspace", reason);
   close(root);
-  return good;
+  if (!good) return false;
+  if (trees->workspace >= 0 && !attach(trees->workspace, workspace_at))
+    return fail(reason, "attach the workspace directory");
+  return furnish_root(built_root, trees->agent, request, reason);
 }

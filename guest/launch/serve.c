@@ -12,10 +12,14 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum kind { from_daemon, from_kernel, from_standby, from_process };
+enum kind { from_daemon, from_kernel, from_standby, from_process, from_clock };
+
+/* New standbys wait that long: a move between cgroups stops every fork on the machine, the first ones of a sandbox too. */
+enum { refill_delay_ms = 20 };
 
 /* Something that is waited for. */
 struct source {
@@ -29,6 +33,8 @@ struct source {
 
 static struct setup *settings;
 static int events;
+static int refill_clock;
+static bool refill_due;
 static struct source *standbys;
 static unsigned standbys_made;
 
@@ -84,21 +90,24 @@ static void forget(struct source *source) {
   free(source);
 }
 
-/* A standby keeps its channel and the filter; whatever else the server holds open is none of its business. */
+/* A standby keeps its channel, the filter and the bare mounts; whatever else the server holds open is none of its business. */
 static void become_standby(unsigned number, int channel) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0) _exit(1);
-  int kept_channel = fcntl(channel, F_DUPFD, 64), kept_filter = fcntl(settings->seccomp_fd, F_DUPFD, 64);
-  if (kept_channel < 0 || kept_filter < 0 || dup2(kept_channel, 3) < 0 || dup2(kept_filter, 4) < 0) _exit(1);
-  syscall(SYS_close_range, 5, ~0U, 0);
-  fcntl(3, F_SETFD, FD_CLOEXEC);
-  fcntl(4, F_SETFD, FD_CLOEXEC);
-  settings->seccomp_fd = 4;
+  int kept[] = {channel, settings->seccomp_fd, settings->mounts_fd};
+  enum { first_kept = 3, kept_count = sizeof kept / sizeof *kept };
+  for (int index = 0; index < kept_count; index++)
+    if ((kept[index] = fcntl(kept[index], F_DUPFD, 64)) < 0) _exit(1);
+  for (int index = 0; index < kept_count; index++)
+    if (dup3(kept[index], first_kept + index, O_CLOEXEC) < 0) _exit(1);
+  syscall(SYS_close_range, first_kept + kept_count, ~0U, 0);
+  settings->seccomp_fd = first_kept + 1;
+  settings->mounts_fd = first_kept + 2;
   setsid();
-  standby_main(settings, number, 3);
+  standby_main(settings, number, first_kept);
 }
 
 static struct source *make_standby(void) {
@@ -137,6 +146,19 @@ static void refill(void) {
     if (!make_standby()) return;
 }
 
+static void refill_soon(void) {
+  struct itimerspec delay = {.it_value.tv_nsec = refill_delay_ms * 1000000L};
+  if (refill_due) return;
+  refill_due = timerfd_settime(refill_clock, 0, &delay, NULL) == 0;
+}
+
+static void refill_now(void) {
+  uint64_t expirations;
+  if (read(refill_clock, &expirations, sizeof expirations) < 0) return;
+  refill_due = false;
+  refill();
+}
+
 static void start(const char *sequence, const struct message *request) {
   unsigned idle;
   struct source *standby = idle_standby(&idle);
@@ -159,7 +181,7 @@ static void hear_standby(struct source *standby) {
   if (standby->busy) answer(standby->sequence, &reply, reply.size ? NULL : "the standby process died");
   bool replace = standby->busy;
   forget(standby);
-  if (replace) refill();
+  if (replace) refill_soon();
 }
 
 static bool same_process(const struct message *request, pid_t *pid) {
@@ -286,10 +308,17 @@ int serve(struct setup *setup) {
   signal(SIGPIPE, SIG_IGN);
   int ended = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
   events = epoll_create1(EPOLL_CLOEXEC);
+  refill_clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   setup->seccomp_fd = make_seccomp_program();
-  if (ended < 0 || events < 0 || setup->seccomp_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
-      !watch(from_daemon, STDIN_FILENO) || !watch(from_kernel, ended)) {
+  if (ended < 0 || events < 0 || refill_clock < 0 || setup->seccomp_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
+      !watch(from_daemon, STDIN_FILENO) || !watch(from_kernel, ended) ||
+      !watch(from_clock, refill_clock)) {
     perror("coppice-launch");
+    return 1;
+  }
+  char reason[reason_limit] = "";
+  if ((setup->mounts_fd = make_bare_mounts(setup, reason)) < 0) {
+    fprintf(stderr, "coppice-launch: %s\n", reason);
     return 1;
   }
   refill();
@@ -304,6 +333,7 @@ int serve(struct setup *setup) {
       case from_kernel: reap(source->fd); break;
       case from_standby: hear_standby(source); break;
       case from_process: announce_end(source); break;
+      case from_clock: refill_now(); break;
     }
   }
   dismiss();

@@ -99,8 +99,9 @@ static bool prepare(const struct setup *setup, unsigned number, const struct mes
 
 void standby_main(const struct setup *setup, unsigned number, int channel) {
   static struct message request, reply;
+  struct namespaces ahead;
   char reason[reason_limit] = "", entered[reason_limit] = "";
-  bool ready = enter_cgroups(setup, number, entered);
+  bool ready = enter_cgroups(setup, number, entered) && make_namespaces(setup, &ahead, entered);
   ssize_t got;
   while ((got = recv(channel, request.data, sizeof request.data, 0)) < 0 && errno == EINTR) {
   }
@@ -112,7 +113,7 @@ void standby_main(const struct setup *setup, unsigned number, int channel) {
   if (!ready) {
     leave_cgroups(setup, number);
     message_put(&reply, "error", "%s", entered);
-  } else if (!prepare(setup, number, &request, reason) || !start_container(setup, &request, &reply, reason)) {
+  } else if (!prepare(setup, number, &request, reason) || !start_container(setup, &ahead, &request, &reply, reason)) {
     reply.size = 0;
     message_put(&reply, "error", "%s", reason);
   }

@@ -67,11 +67,12 @@ static bool open_inherited(const struct setup *setup, const char *run, struct in
   return fds->seccomp >= 0 || fail(reason, "open the system call filter");
 }
 
-static bool write_id_map(pid_t pid, const char *file, unsigned long base, char *reason) {
-  char path[64], text[64];
-  snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
-  snprintf(text, sizeof text, "0 %lu %d", base, ids_per_sandbox);
-  return cgroup_write(path, text) || fail(reason, "write %s", path);
+static bool map_ids(const struct namespaces *ahead, const struct message *request, char *reason) {
+  char text[64];
+  unsigned long base = strtoul(message_get(request, "base"), NULL, 10);
+  int length = snprintf(text, sizeof text, "0 %lu %d", base, ids_per_sandbox);
+  return (write(ahead->uid_map, text, (size_t)length) == length && write(ahead->gid_map, text, (size_t)length) == length) ||
+         fail(reason, "map the ids of the sandbox");
 }
 
 static void limit_resources(void) {
@@ -85,13 +86,11 @@ static void limit_resources(void) {
   setrlimit(RLIMIT_CORE, &none);
 }
 
-/* The first process of the new user namespace. Returns only when something failed, with the reason. */
-static void inner(const struct setup *setup, const struct message *request, const struct trees *trees,
-                  const struct inherited *fds, int go, char *reason) {
-  char byte;
-  if (read(go, &byte, 1) != 1) {
-    errno = 0;
-    fail(reason, "the launcher gave up");
+/* The first process in the user namespace. Returns only when something failed, with the reason. */
+static void inner(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
+                  const struct trees *trees, const struct inherited *fds, char *reason) {
+  if (setns(ahead->user, CLONE_NEWUSER) < 0 || setns(ahead->network, CLONE_NEWNET) < 0 || unshare(CLONE_NEWNS) < 0) {
+    fail(reason, "enter the namespaces");
     return;
   }
   if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0) {
@@ -100,30 +99,17 @@ static void inner(const struct setup *setup, const struct message *request, cons
   }
   umask(0022);
   limit_resources();
-  if (!build_root(trees, reason)) return;
+  if (!build_root(trees, request, reason)) return;
   exec_bubblewrap(setup, request, fds, reason);
 }
 
 static pid_t clone_into(int cgroup) {
   struct clone_args arguments = {
-      .flags = CLONE_NEWUSER | CLONE_NEWNS | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+      .flags = cgroup >= 0 ? CLONE_INTO_CGROUP : 0,
       .exit_signal = SIGCHLD,
       .cgroup = (uint64_t)(cgroup >= 0 ? cgroup : 0),
   };
   return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
-}
-
-static bool let_go(pid_t pid, const struct message *request, const struct trees *trees, int go, char *reason) {
-  char path[64];
-  unsigned long base = strtoul(message_get(request, "base"), NULL, 10);
-  if (!write_id_map(pid, "uid_map", base, reason) || !write_id_map(pid, "gid_map", base, reason)) return false;
-  snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
-  int userns = open(path, O_RDONLY | O_CLOEXEC);
-  if (userns < 0) return fail(reason, "open %s", path);
-  bool mapped = idmap_trees(trees, userns, reason);
-  close(userns);
-  if (!mapped) return false;
-  return write(go, "g", 1) == 1 || fail(reason, "start the container");
 }
 
 /* Reads to the end; what does not fit is dropped. */
@@ -156,36 +142,31 @@ static bool report(pid_t monitor, const char *info, struct message *reply, char 
   return true;
 }
 
-bool start_container(const struct setup *setup, const struct message *request, struct message *reply, char *reason) {
+bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
+                     struct message *reply, char *reason) {
   struct trees trees;
   struct inherited fds;
-  int go[2], errors[2], info[2], cgroup = -1;
+  int errors[2], info[2], cgroup = -1;
   const char *v2 = message_get(request, "v2");
   if (!open_trees(setup, request, &trees, reason)) return false;
   if (!open_inherited(setup, message_get(request, "run"), &fds, reason)) return false;
-  if (pipe2(go, O_CLOEXEC) < 0 || pipe2(errors, O_CLOEXEC) < 0 || pipe2(info, O_CLOEXEC) < 0)
-    return fail(reason, "make a pipe");
+  if (pipe2(errors, O_CLOEXEC) < 0 || pipe2(info, O_CLOEXEC) < 0) return fail(reason, "make a pipe");
   fds.info = info[1];
   if (v2 && (cgroup = open(v2, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) return fail(reason, "open %s", v2);
+  if (!map_ids(ahead, request, reason) || !idmap_trees(&trees, ahead->user, reason)) return false;
+  /* From here on the host's filesystems are out of reach: all that is needed of them is open. */
+  if (setns(setup->mounts_fd, CLONE_NEWNS) < 0) return fail(reason, "leave the host's mounts");
 
   pid_t pid = clone_into(cgroup);
-  if (pid < 0) return fail(reason, "make a user namespace");
+  if (pid < 0) return fail(reason, "fork into the cgroup");
   if (pid == 0) {
-    close(go[1]);
-    inner(setup, request, &trees, &fds, go[0], reason);
+    inner(setup, ahead, request, &trees, &fds, reason);
     ssize_t written = write(errors[1], reason, strlen(reason));
     _exit(written > 0 ? 1 : 2);
   }
-  close(go[0]);
   close(errors[1]);
   close(info[1]);
   close(fds.listen);
-  bool going = let_go(pid, request, &trees, go[1], reason);
-  close(go[1]);
-  if (!going) {
-    kill(pid, SIGKILL);
-    return false;
-  }
   /* Ends when the child becomes bubblewrap; anything that it holds is why it did not. */
   char text[4096];
   drain(errors[0], text, sizeof text);
