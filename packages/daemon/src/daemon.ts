@@ -151,6 +151,7 @@ export class Daemon {
         if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
       },
     });
+        await snapshots.pruneMerged();
     const pauser = new Pauser(core, lifecycle, totalMemoryMb);
     const guests = new GuestDoor({ finder, machines, activity, locks, waker: pauser });
     const ports: PortService = new PortService({ state, journal, finder, guests, log });
@@ -170,7 +171,7 @@ export class Daemon {
     const sandboxes: SandboxService = new SandboxService({ core, config, images, creator });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
     const compare = new CompareService(trees, pool.server);
-    const merger = new MergeService({ core, trees, taker, sizer, server: pool.server });
+    const merger = new MergeService({ core, trees, taker, sizer, snapshots, server: pool.server });
     const restorer = new RestoreService(core, lifecycle);
     const forks = new ForkService({ core, creator, taker, sizer, snapshots });
     const lineage = new LineageService(state, images);
@@ -200,6 +201,7 @@ export class Daemon {
     });
     recovered.catch((error: unknown) => log.error({ err: error }, 'recovery did not finish'));
     housekeeper.keep({
+      await snapshots.pruneMerged();
       what: 'looking for idle sandboxes',
       everyMs: saveActivityMs,
       work: () => watch.look(),

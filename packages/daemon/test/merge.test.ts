@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
-import { RunningDaemon } from '@coppice/testkit';
+import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const failure = (work: Promise<unknown>): Promise<CoppiceError> =>
@@ -133,10 +133,70 @@ describe('diff and merge', () => {
     expect(await run(source, 'cat /root/a; ls /root')).toBe('ours\na\nb\nd');
     const plan = await source.merge(fork, { dry_run: true });
     expect(plan).toMatchObject({ applied: false, undo_snapshot_id: null });
-    await source.merge(fork, { prefer: 'ours' });
+    const settled = await source.merge(fork, { prefer: 'ours' });
     expect(await run(source, 'cat /root/a /root/new')).toBe('ours\nnew');
+    expect(await source.merge(fork)).toMatchObject({ changes: [], conflicts: [], undo_snapshot_id: null });
+    await source.restore(settled.undo_snapshot_id!);
     await source.merge(fork, { prefer: 'theirs' });
     expect(await run(source, 'cat /root/a')).toBe('theirs');
+  });
+
+  test('a second merge brings only what changed since the first, also after a restart of the daemon', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'echo fork 1 > /root/a; echo fork 1 > /root/b');
+    await source.merge(fork);
+    await run(source, 'echo mine > /root/a; echo mine > /root/d/c');
+    await run(fork, 'echo fork 2 > /root/b');
+    await daemon.restart();
+    const second = await source.merge(fork);
+    expect(second.changes.map(({ path }) => path)).toEqual(['/root/b']);
+    expect(second.conflicts).toEqual([]);
+    expect(await run(source, 'cat /root/a /root/b /root/d/c')).toBe('mine\nfork 2\nmine');
+    // And the other way round: the fork has what it gave already.
+    const back = await fork.merge(source);
+    expect(back.changes.map(({ path }) => path)).toEqual(['/root/a', '/root/d/c']);
+    expect((await source.merge(fork)).changes).toEqual([]);
+    await run(fork, 'echo fork 3 > /root/a');
+    await run(source, 'echo source 3 > /root/a');
+    expect((await failure(source.merge(fork))).details?.conflicts).toEqual([
+      { path: '/root/a', ours: 'modified', theirs: 'modified' },
+    ]);
+  });
+
+  test('a merge that was taken back by a restore is not remembered', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'echo fork > /root/a');
+    const merged = await source.merge(fork);
+    await source.snapshot({ name: 'after' });
+    await source.restore(merged.undo_snapshot_id!);
+    expect((await source.merge(fork)).changes.map(({ path }) => path)).toEqual(['/root/a']);
+    await source.restore('after');
+    expect((await source.merge(fork)).changes).toEqual([]);
+    await fork.snapshot({ name: 'later' });
+    const grown = (await daemon.client.snapshots.fork(`${source.id}:after`)).sandboxes[0]!;
+    expect((await grown.merge(fork)).changes).toEqual([]);
+    await grown.destroy();
+  });
+
+  test('what the next merge starts from cannot be deleted, is listed with its size, and goes with its sandbox', async () => {
+    const both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'echo fork > /root/a');
+    await source.merge(fork);
+    const kept = (await fork.snapshots()).filter(({ tags }) => tags.includes('merge'));
+    expect(kept).toHaveLength(1);
+    const refused = await failure(daemon.client.snapshots.delete(kept[0]!.id));
+    expect(refused).toMatchObject({ code: 'in_use', message: expect.stringContaining(source.name) });
+    await eventually('its size is counted', async () => (await fork.snapshots()).at(-1)!.used_bytes !== null);
+    for (const { id, tags } of await source.snapshots())
+      if (tags.includes('merge')) await daemon.client.snapshots.delete(id);
+    await run(fork, 'echo again > /root/b');
+    expect((await source.merge(fork)).changes.map(({ path }) => path)).toEqual(['/root/b']);
+    await both[Symbol.asyncDispose]();
+    const left = (await daemon.client.snapshots.list()).filter(({ sandbox_id: id }) => id === fork.id);
+    expect(left).toEqual([]);
   });
 
   test('two forks of one snapshot merge from where they parted', async () => {

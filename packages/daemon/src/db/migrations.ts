@@ -93,4 +93,12 @@ export const migrations: readonly string[] = [
   `
   ALTER TABLE snapshots ADD COLUMN memory_used_bytes INTEGER;
   `,
+  `
+  CREATE TABLE merges (
+    holder TEXT NOT NULL,
+    merged_id TEXT NOT NULL,
+    PRIMARY KEY (holder, merged_id)
+  ) STRICT;
+  CREATE INDEX merges_by_merged ON merges (merged_id);
+  `,
 ];

@@ -129,6 +129,23 @@ export class SnapshotTable {
     this.#database.prepare('DELETE FROM snapshots WHERE id = ?').run(record.id);
   }
 
+  /** Their ids, oldest first. */
+  automaticWithTag(tag: string): string[] {
+    return this.#database
+      .prepare<[string], { id: string }>(
+        `SELECT id FROM snapshots
+         WHERE automatic = 1 AND EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?) ORDER BY id`,
+      )
+      .all(tag)
+      .map(({ id }) => id);
+  }
+
+  hasChildren(id: string): boolean {
+    return (
+      this.#database.prepare('SELECT 1 FROM snapshots WHERE parent_id = ? LIMIT 1').get(id) !== undefined
+    );
+  }
+
   byId(id: string): SnapshotRecord | undefined {
     const row = this.#byId.get(id);
     return row && toRecord(row);

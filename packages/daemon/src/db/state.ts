@@ -1,6 +1,7 @@
 import { EventTable } from './event-table.ts';
 import { ForwardTable } from './forward-table.ts';
 import { IntentTable } from './intent-table.ts';
+import { MergeTable } from './merge-table.ts';
 import type { SqliteDatabase } from './open-database.ts';
 import { SandboxTable } from './sandbox-table.ts';
 import { SnapshotTable } from './snapshot-table.ts';
@@ -14,6 +15,7 @@ export class State {
   readonly events: EventTable;
   readonly intents: IntentTable;
   readonly forwards: ForwardTable;
+  readonly merges: MergeTable;
   readonly #database: SqliteDatabase;
 
   constructor(database: SqliteDatabase) {
@@ -24,6 +26,7 @@ export class State {
     this.events = new EventTable(database);
     this.intents = new IntentTable(database);
     this.forwards = new ForwardTable(database);
+    this.merges = new MergeTable(database);
   }
 
   /** All of it or nothing. Synchronous: the one connection is held meanwhile, so nothing slow belongs inside. */

@@ -113,6 +113,7 @@ export class Lifecycle {
       state.tokens.deleteScope(`sandbox:${id}`);
       state.forwards.deleteAll(id);
       state.sandboxes.delete(id);
+      state.merges.forgetHolder(id);
       emit('sandbox.destroyed', id, { name: record.name });
     });
     tokens.forgetScope(`sandbox:${id}`);

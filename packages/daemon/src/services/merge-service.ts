@@ -15,7 +15,9 @@ import type { SandboxRecord } from '../db/sandbox-table.ts';
 import { changeView } from './compare-service.ts';
 import type { Core } from './core.ts';
 import { GuestTreeWriter } from './guest-tree-writer.ts';
+import { ancestorsOf, commonAncestor } from './history.ts';
 import { wrongState } from './lifecycle.ts';
+import type { SnapshotService } from './snapshot-service.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
@@ -28,10 +30,14 @@ export interface MergeServiceParts {
   readonly trees: TreeAccess;
   readonly taker: SnapshotTaker;
   readonly sizer: SnapshotSizer;
+  readonly snapshots: SnapshotService;
   readonly server: PoolServer;
 }
 
-/** Brings what changed in one sandbox since the common ancestor into another, three-way. */
+/**
+ * Brings what changed in one sandbox since the common ancestor into another, three-way. What was brought over is kept as an
+ * automatic snapshot of the source, in the history of both: the next merge between them starts there.
+ */
 export class MergeService {
   readonly #core: Core;
   readonly #parts: MergeServiceParts;
@@ -49,18 +55,34 @@ export class MergeService {
       throw new CoppiceError('invalid_argument', `sandbox ${into.name} cannot be merged into itself`);
     assertSameImage(from, into);
     // One lock at a time: two merges against each other must not wait for each other.
-    const theirsId = await this.#parts.trees.copyNow(from.id);
+    const theirsId = input.dry_run
+      ? await this.#parts.trees.copyNow(from.id)
+      : await locks.exclusive(from.id, () => this.#takeTheirs(finder.get(from.id), into));
     try {
       journal.step('merge.theirs-taken');
       return await locks.exclusive(into.id, () => {
         const target = finder.get(into.id);
-        const baseId = this.#commonAncestor(from, target);
-        const work = () => this.#mergeLocked(target, from, baseId, theirsId, input);
+        const theirHistory = input.dry_run ? from.id : theirsId;
+        const baseId = commonAncestor(this.#core.state, theirHistory, target.id);
+        const work = () =>
+          locks.shared(theirsId, () => this.#mergeLocked(target, from, baseId, theirsId, input));
         return baseId === null ? work() : locks.shared(baseId, work);
       });
     } finally {
-      await disks.removeSnapshot(theirsId);
+      if (input.dry_run) await disks.removeSnapshot(theirsId);
+      else await this.#parts.snapshots.pruneMerged();
     }
+  }
+
+  async #takeTheirs(from: SandboxRecord, into: SandboxRecord): Promise<string> {
+    const { id } = await this.#parts.taker.take(from, {
+      note: `as it was merged into ${into.name}`,
+      tags: ['merge'],
+      memory: false,
+      automatic: true,
+    });
+    this.#parts.sizer.add(id);
+    return id;
   }
 
   async #mergeLocked(
@@ -89,8 +111,10 @@ export class MergeService {
       if (input.dry_run) return { ...answer, applied: false, undo_snapshot_id: null };
       if (plan.conflicts.length > 0 && input.prefer === undefined)
         throw conflict(from, into, answer.conflicts);
-      if (plan.changes.length === 0 && (plan.conflicts.length === 0 || input.prefer === 'ours'))
+      if (plan.changes.length === 0 && (plan.conflicts.length === 0 || input.prefer === 'ours')) {
+        journal.commit(() => this.#remember(into.id, theirsId));
         return { ...answer, applied: true, undo_snapshot_id: null };
+      }
       const writer = this.#writer(into, plan);
       const undo = taker.describe(into, undoId, {
         name: `before-merge-${undoId.slice(-6)}`,
@@ -108,12 +132,13 @@ export class MergeService {
       journal.begin(into.id, intent, () => {
         state.snapshots.insert(undo);
         state.sandboxes.update(into.id, { baseSnapshotId: undoId });
+        state.merges.passOn(into.id, undoId);
       });
       recorded = true;
       sizer.add(undoId);
       journal.step('merge.recorded');
       await this.#applyOrTakeBack(into, plan, intent, writer);
-      this.#finish(into, from.id, plan, undoId);
+      this.#finish(into, plan, intent);
       return { ...answer, applied: true, undo_snapshot_id: undoId };
     } finally {
       if (!recorded) await disks.removeSnapshot(undoId);
@@ -125,12 +150,10 @@ export class MergeService {
    * the first time would have ended. The target need not stop for it.
    */
   async redo(into: SandboxRecord, intent: MergeIntent): Promise<void> {
-    const { disks } = this.#core;
     const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
     const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId);
     await this.#applyOrTakeBack(into, plan, intent, this.#writer(into, plan));
-    this.#finish(into, null, plan, undoId);
-    await disks.removeSnapshot(theirsId);
+    this.#finish(into, plan, intent);
   }
 
   #plan(into: SandboxRecord, baseId: string | null, oursId: string, theirsId: string): Promise<MergePlan> {
@@ -144,18 +167,28 @@ export class MergeService {
     );
   }
 
-  #finish(into: SandboxRecord, fromId: string | null, plan: MergePlan, undoId: string): void {
-    const { journal } = this.#core;
+  #finish(into: SandboxRecord, plan: MergePlan, intent: MergeIntent): void {
+    const { journal, state } = this.#core;
     journal.step('merge.applied');
-    journal.finish(into.id, (emit) =>
+    journal.finish(into.id, (emit) => {
+      this.#remember(into.id, intent.theirsSnapshotId);
       emit('sandbox.merged', into.id, {
-        from: fromId,
+        from: state.snapshots.byId(intent.theirsSnapshotId)?.sandboxId ?? null,
         changes: plan.changes.length,
         conflicts: plan.conflicts.length,
-        undo_snapshot_id: undoId,
-      }),
-    );
+        undo_snapshot_id: intent.undoSnapshotId,
+      });
+    });
     journal.step('merge.committed');
+  }
+
+  /** The target has taken this in, and with it all that came before. */
+  #remember(intoId: string, theirsId: string): void {
+    const { state } = this.#core;
+    const before = ancestorsOf(state, theirsId);
+    for (const earlier of state.merges.of(intoId))
+      if (before.has(earlier)) state.merges.remove(intoId, earlier);
+    state.merges.add(intoId, theirsId);
   }
 
   async #applyOrTakeBack(
@@ -223,19 +256,6 @@ export class MergeService {
         hint: `Stop ${into.name} and merge then: its disk is written directly.`,
       });
     return new GuestTreeWriter(machine.guest, () => journal.step('merge.applying'));
-  }
-
-  /** The nearest snapshot in the history of both; null: only the image. */
-  #commonAncestor(a: SandboxRecord, b: SandboxRecord): string | null {
-    const ancestors = new Set(this.#history(a));
-    return this.#history(b).find((id) => ancestors.has(id)) ?? null;
-  }
-
-  #history(record: SandboxRecord): string[] {
-    const { snapshots } = this.#core.state;
-    const ids: string[] = [];
-    for (let id = record.baseSnapshotId; id !== null; id = snapshots.byId(id)?.parentId ?? null) ids.push(id);
-    return ids;
   }
 }
 

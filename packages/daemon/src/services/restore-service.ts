@@ -55,6 +55,7 @@ export class RestoreService {
       throw error;
     }
     await this.#lifecycle.dropPause(id);
+    state.merges.forgetHolder(id);
     journal.step('restore.disk-replaced');
     const restored = { baseSnapshotId: snapshot.id, pauseKeep: null, failure: null };
     if (!wasRunning) {

@@ -42,6 +42,7 @@ export class SnapshotService {
     const { id } = this.#find(snapshotRef, sandboxRef);
     await this.#core.locks.exclusive(id, async () => {
       const record = this.#core.finder.snapshot(id);
+      this.#assertNoMergeStarts(record);
       const dependants = this.#core.state.sandboxes.grownFrom(id);
       if (dependants.length > 0) {
         const names = dependants.map((sandbox) => sandbox.name).join(', ');
@@ -56,6 +57,7 @@ export class SnapshotService {
       }
       await this.#remove(record);
     });
+    await this.pruneMerged();
   }
 
   /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
@@ -65,8 +67,36 @@ export class SnapshotService {
       const record = state.snapshots.byId(snapshotId);
       if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
         return;
+      if (this.#startsMerge(record)) return;
       await this.#remove(record);
     });
+  }
+
+  /** Of what merges kept to start from, what no further merge can ask for. The newest first: older ones may hang on it. */
+  async pruneMerged(): Promise<void> {
+    for (const id of this.#core.state.snapshots.automaticWithTag('merge').reverse()) await this.prune(id);
+  }
+
+  /** Somebody took it in, and there is still something that grew on from it and may be merged again. */
+  #startsMerge({ id, sandboxId }: SnapshotRecord): boolean {
+    const { state } = this.#core;
+    if (state.merges.holdersOf(id).length === 0) return false;
+    return state.sandboxes.byId(sandboxId) !== undefined || state.snapshots.hasChildren(id);
+  }
+
+  #assertNoMergeStarts(record: SnapshotRecord): void {
+    const { state } = this.#core;
+    if (!this.#startsMerge(record)) return;
+    const holders = state.merges.holdersOf(record.id);
+    const names = holders.map((id) => state.sandboxes.byId(id)?.name ?? state.snapshots.byId(id)?.name ?? id);
+    throw new CoppiceError(
+      'in_use',
+      `snapshot ${record.name} is ${record.sandboxName} as it was merged into ${names.join(', ')}, where the next merge starts`,
+      {
+        details: { holders },
+        hint: `It goes by itself with ${record.sandboxName}, or with ${names.join(' and ')}.`,
+      },
+    );
   }
 
   /** First out of the tables: what recovery finds on the pool and in no table, it removes. */
@@ -76,6 +106,7 @@ export class SnapshotService {
       .all()
       .filter((other) => other.parentId === record.id || other.id === record.parentId);
     journal.commit((emit) => {
+      state.merges.forgetSnapshot(record.id);
       state.snapshots.delete(record);
       state.sandboxes.rebase(record.id, record.parentId);
       emit('snapshot.deleted', record.sandboxId, { snapshot_id: record.id, name: record.name });

@@ -1,0 +1,63 @@
+import type { SqliteDatabase } from './open-database.ts';
+
+/**
+ * What was merged into what: `holder` is a sandbox as it is now, or a snapshot; it has taken in the state that the snapshot
+ * `mergedId` is. So a history has more than one line, and the next merge starts from where the last one ended.
+ */
+export class MergeTable {
+  readonly #database: SqliteDatabase;
+
+  constructor(database: SqliteDatabase) {
+    this.#database = database;
+  }
+
+  add(holder: string, mergedId: string): void {
+    this.#database
+      .prepare('INSERT OR IGNORE INTO merges (holder, merged_id) VALUES (?, ?)')
+      .run(holder, mergedId);
+  }
+
+  of(holder: string): string[] {
+    return this.#ids('SELECT merged_id AS id FROM merges WHERE holder = ? ORDER BY merged_id', holder);
+  }
+
+  holdersOf(mergedId: string): string[] {
+    return this.#ids('SELECT holder AS id FROM merges WHERE merged_id = ? ORDER BY holder', mergedId);
+  }
+
+  remove(holder: string, mergedId: string): void {
+    this.#database.prepare('DELETE FROM merges WHERE holder = ? AND merged_id = ?').run(holder, mergedId);
+  }
+
+  /** A snapshot was taken of a sandbox: what that had taken in is part of the snapshot from now on. */
+  passOn(sandboxId: string, snapshotId: string): void {
+    this.#database.prepare('UPDATE merges SET holder = ? WHERE holder = ?').run(snapshotId, sandboxId);
+  }
+
+  /** A snapshot goes away: what came after it has what it had, and nothing has taken it in any more. */
+  forgetSnapshot(snapshotId: string): void {
+    this.#database
+      .prepare(
+        `INSERT OR IGNORE INTO merges (holder, merged_id)
+         SELECT heir.id, merges.merged_id FROM merges
+         JOIN (SELECT id FROM snapshots WHERE parent_id = @id UNION SELECT id FROM sandboxes WHERE base_snapshot_id = @id) AS heir
+         WHERE merges.holder = @id`,
+      )
+      .run({ id: snapshotId });
+    this.#database
+      .prepare('DELETE FROM merges WHERE holder = @id OR merged_id = @id')
+      .run({ id: snapshotId });
+  }
+
+  /** A sandbox goes away, or back to a snapshot. */
+  forgetHolder(holder: string): void {
+    this.#database.prepare('DELETE FROM merges WHERE holder = ?').run(holder);
+  }
+
+  #ids(sql: string, id: string): string[] {
+    return this.#database
+      .prepare<[string], { id: string }>(sql)
+      .all(id)
+      .map((row) => row.id);
+  }
+}
