@@ -170,6 +170,11 @@ describe('a daemon that is killed', () => {
           expect(await content(fork)).toBe('new\nnew\nnew');
           await sandbox.merge(fork);
           expect(await content(sandbox)).toBe('new\nnew\nnew');
+          // What was merged is remembered: changing it on one side is no conflict.
+          await run(sandbox, 'echo mine > /root/a');
+          await run(fork, 'echo newer > /root/b');
+          expect((await sandbox.merge(fork)).changes.map(({ path }) => path)).toEqual(['/root/b']);
+          expect(await content(sandbox)).toBe('mine\nnewer\nnew');
           await fork.destroy();
         },
       };
