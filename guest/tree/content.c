@@ -10,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "below.h"
+
 #define PIECE (512 * 1024)
 #define ATTEMPTS 3
 
@@ -110,15 +112,21 @@ static bool same_moment(const struct stat *a, const struct stat *b) {
          a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-void content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
+static void changed_kind(const char *path) {
+  die("wrong_state", "%s became something else while the worktree was read", path);
+}
+
+bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
                   void *context, struct content_memory *memory, struct content *out) {
   const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0 && errno == ENOENT) return false;
+  if (fd < 0 && errno == ELOOP) changed_kind(path);
   if (fd < 0) die_errno("read", path);
   memset(out, 0, sizeof *out);
   for (int attempt = 1;; attempt++) {
     struct stat before, after;
     if (fstat(fd, &before) != 0) die_errno("stat", path);
-    if (!S_ISREG(before.st_mode)) die("wrong_state", "%s changed its kind while it was read", path);
+    if (!S_ISREG(before.st_mode)) changed_kind(path);
     const bool large = before.st_size > LARGE_FILE;
     size_t small_len = 0;
     if (large) take_large(store, fd, path, keep, memory, out);
@@ -146,6 +154,7 @@ void content_take(struct store *store, int dir, const char *name, const char *pa
     break;
   }
   close(fd);
+  return true;
 }
 
 static bool all_zero(const uint8_t *data, size_t len) { return len == 0 || (!data[0] && !memcmp(data, data + 1, len - 1)); }
@@ -157,14 +166,23 @@ static void give_large(int from, int fd, const struct record *record, const char
   (void)record;
 }
 
+/* A file of a snapshot that is a whole directory. */
+static int open_in_tree(int tree, const char *path) {
+  const char *name;
+  const int dir = parent_below(tree, path, &name);
+  if (dir < 0) return -1;
+  const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  close(dir);
+  return fd;
+}
+
 void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
                   struct content_memory *memory) {
   if (record->size == 0) return;
   uint8_t hash[HASH_LEN];
   uint64_t size = record->size;
   if (tree >= 0 || at.pack == IN_BLOB) {
-    const int from = tree >= 0 ? openat(tree, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
-                               : store_open_blob(store, record->hash);
+    const int from = tree >= 0 ? open_in_tree(tree, path) : store_open_blob(store, record->hash);
     if (from < 0) die("corrupt", "the stored content of %s is missing", path);
     give_large(from, fd, record, path, memory, hash, &size);
     close(from);

@@ -23,7 +23,8 @@ void content_memory_init(struct content_memory *memory);
 /* How to look for contents that are stored already: answers their location, or pack 0. */
 typedef struct location (*content_finder)(void *context, const uint8_t hash[HASH_LEN]);
 
-void content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
+/* False when the file is gone: it was not there when we came to it. */
+bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
                   void *context, struct content_memory *memory, struct content *out);
 
 /* Writes a file's content to `fd` (empty, writable) from the store, or from `tree` where a snapshot is a whole directory. */

@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "below.h"
 #include "jobs.h"
+#include "stuck.h"
 #include "xattrs.h"
 
 /*
@@ -59,25 +61,30 @@ static void pop(struct work *work, size_t before) {
 
 static const char *here(const struct work *work) { return (const char *)work->path.data; }
 
+/* `staged_for` is the path for which a file has just been made in the staging directory, NULL for what is in place. */
 static void set_metadata(struct work *work, int dir, const char *name, const struct record *record, const uint8_t *xattrs,
-                         bool fresh) {
+                         const char *staged_for) {
+  const bool fresh = staged_for != NULL;
+  const char *path = fresh ? staged_for : here(work);
   struct stat now;
-  if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", name);
+  if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", path);
   if ((now.st_uid != record->uid || now.st_gid != record->gid) &&
       fchownat(dir, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    if (errno != EPERM && errno != EINVAL) die_errno("change the owner of", name);
+    if (errno != EPERM && errno != EINVAL) die_errno("change the owner of", path);
     __atomic_add_fetch(&work->result->owners_refused, 1, __ATOMIC_RELAXED);
   }
   if (!fresh || record->xattr_len) {
     const unsigned refused = xattrs_write(dir, name, xattrs, record->xattr_len);
     if (refused) __atomic_add_fetch(&work->result->attributes_refused, refused, __ATOMIC_RELAXED);
   }
-  /* After the owner, since changing that clears set-user-id bits, and after an ACL, which sets the group's bits. */
-  if (record->type != 'l' && fchmodat(dir, name, record->mode, 0) != 0) die_errno("change the mode of", name);
+  /* After the owner, since changing that clears set-user-id bits, and after an ACL, which sets the group's bits. In a
+     worktree somebody may be at work: what has become a symbolic link meanwhile must not lead us out of it. */
+  if (record->type != 'l' && fchmodat(dir, name, record->mode, fresh ? 0 : AT_SYMLINK_NOFOLLOW) != 0)
+    die_errno("change the mode of", path);
   const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                     {.tv_sec = record->mtime_ns / 1000000000 - (record->mtime_ns % 1000000000 < 0),
                                      .tv_nsec = (record->mtime_ns % 1000000000 + 1000000000) % 1000000000}};
-  if (utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) != 0) die_errno("set the time of", name);
+  if (utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) != 0) die_errno("set the time of", path);
 }
 
 static void stage_later(struct work *work, const struct entry *entry, struct location at) {
@@ -103,7 +110,7 @@ static void stage_one(void *context, size_t at, struct content_memory *memory) {
   if (fd < 0) die_errno("create a file in", work->options->staging);
   content_give(work->store, work->tree, &staged->record, staged->location, staged->path, fd, memory);
   close(fd);
-  set_metadata(work, work->staging, name, &staged->record, staged->xattrs, true);
+  set_metadata(work, work->staging, name, &staged->record, staged->xattrs, staged->path);
 }
 
 /* Ignored files are not ours to delete: what still stands in the way goes to a place outside the workspace. */
@@ -125,7 +132,7 @@ static void move_aside(struct work *work, int dir, const char *name) {
 static void open_up(int dir, const char *name) {
   struct stat now;
   if (geteuid() != 0 && fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(now.st_mode) && (now.st_mode & 0700) != 0700)
-    (void)fchmodat(dir, name, (now.st_mode & 07777) | 0700, 0);
+    (void)fchmodat(dir, name, (now.st_mode & 07777) | 0700, AT_SYMLINK_NOFOLLOW);
 }
 
 /* Removes what the scan saw below a directory, and the directory when nothing else is left in it. */
@@ -155,6 +162,20 @@ static void remove_entry(struct work *work, int dir, const struct entry *entry, 
   else if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) die_errno("remove", here(work));
 }
 
+/* Before anything is removed: can all of it be? */
+static void check_removal(struct work *work, const struct entry *entry, struct location at) {
+  refuse_stuck(work->root, here(work));
+  if (entry->record->type != 'd') return;
+  struct node node = node_load(work->store, at, entry->record->hash, here(work));
+  struct cursor cursor;
+  for (cursor_start(&cursor, node.canonical, node.canonical_len); cursor.valid; cursor_next(&cursor)) {
+    const size_t before = push(work, cursor.entry.name, cursor.entry.record->name_len);
+    check_removal(work, &cursor.entry, node.locations[cursor.index]);
+    pop(work, before);
+  }
+  node_free(&node);
+}
+
 /* Whatever has this name goes; a directory is still there only when it holds ignored files. */
 static void clear_name(struct work *work, int dir, const char *name) {
   if (unlinkat(dir, name, 0) == 0 || errno == ENOENT) return;
@@ -173,33 +194,48 @@ static bool rename_into(struct work *work, const char *staged, int dir, const ch
   return true;
 }
 
-static void create_special(struct work *work, int dir, const char *name, const struct entry *entry) {
+/* False when the new name would be on another filesystem than the file. */
+static bool create_link(struct work *work, const char *to, int dir, const char *name) {
+  const char *last;
+  const int parent = parent_below(work->root, to, &last);
+  if (parent < 0) die_errno("find", to);
+  const int failed = linkat(parent, last, dir, name, 0);
+  const int error = errno;
+  close(parent);
+  errno = error;
+  if (failed && errno != EXDEV) die_errno("create", here(work));
+  return !failed;
+}
+
+/* False when it is a hard link and cannot be made there. */
+static bool create_special(struct work *work, int dir, const char *name, const struct entry *entry) {
   const struct record *record = entry->record;
   char link[65536];
   memcpy(link, entry->link, record->link_len);
   link[record->link_len] = 0;
   int failed = 0;
   if (record->type == 'l') failed = symlinkat(link, dir, name);
-  else if (record->type == 'h') failed = linkat(work->root, link, dir, name, 0);
+  else if (record->type == 'h') return create_link(work, link, dir, name);
   else if (record->type == 'p') failed = mkfifoat(dir, name, 0600);
   else failed = mknodat(dir, name, (record->type == 'c' ? S_IFCHR : S_IFBLK) | 0600, record->size);
   if (failed) die_errno("create", here(work));
-  if (record->type != 'h') set_metadata(work, dir, name, record, entry->xattrs, false);
+  set_metadata(work, dir, name, record, entry->xattrs, NULL);
+  return true;
+}
+
+static void create_in_place(struct work *work, int dir, const char *name, const struct entry *entry) {
+  clear_name(work, dir, name);
+  if (!create_special(work, dir, name, entry)) die_errno("create", here(work));
 }
 
 static void place_special(struct work *work, int dir, const char *name, const struct entry *entry) {
-  if (work->across) {
-    clear_name(work, dir, name);
-    create_special(work, dir, name, entry);
-    return;
+  bool placed = !work->across && create_special(work, work->staging, "special", entry);
+  if (placed) {
+    placed = rename_into(work, "special", dir, name);
+    /* Renaming one hard link over another of the same file does nothing at all, so it may still be here. */
+    unlinkat(work->staging, "special", 0);
   }
-  create_special(work, work->staging, "special", entry);
-  const bool placed = rename_into(work, "special", dir, name);
-  /* Renaming one hard link over another of the same file does nothing at all, so it may still be here. */
-  unlinkat(work->staging, "special", 0);
-  if (placed) return;
-  clear_name(work, dir, name);
-  create_special(work, dir, name, entry);
+  if (!placed) create_in_place(work, dir, name, entry);
 }
 
 static void copy_bytes(int from, int to, const char *path) {
@@ -244,7 +280,7 @@ static void clone_into(struct work *work, const char *staged, int dir, const cha
   }
   close(to);
   close(from);
-  set_metadata(work, dir, name, entry->record, entry->xattrs, false);
+  set_metadata(work, dir, name, entry->record, entry->xattrs, NULL);
   unlinkat(work->staging, staged, 0);
 }
 
@@ -291,6 +327,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
   if (!new || (part == ON_THE_WAY && new->record->type != 'd')) {
     if (part == ON_THE_WAY) return false;
     if (work->applying) remove_entry(work, dir, old, old_at);
+    else check_removal(work, old, old_at);
     return true;
   }
   const uint8_t type = new->record->type;
@@ -305,10 +342,13 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
       node_free(&look);
       if (!relink && !metadata) return false;
       if (!relink) {
-        if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, false), work->result->adjusted++;
+        if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, NULL), work->result->adjusted++;
+        else refuse_stuck(work->root, here(work));
         return false;
       }
     }
+    if (!work->applying && old && !was_dir) check_removal(work, old, old_at);
+    else if (!work->applying && metadata) refuse_stuck(work->root, here(work));
     int child = -1;
     if (work->applying) {
       if (old && !was_dir) remove_entry(work, dir, old, old_at);
@@ -335,7 +375,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
     node_free(&pair.to);
     if (child >= 0) close(child);
     if (work->applying && (metadata || (touched && part == INSIDE))) {
-      set_metadata(work, dir, name, new->record, new->xattrs, false);
+      set_metadata(work, dir, name, new->record, new->xattrs, NULL);
       if (was_dir) work->result->adjusted++;
     }
     return !was_dir;
@@ -344,9 +384,12 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
     if (type != 'h' || !map_get(&work->replaced, path_key(new->link, new->record->link_len), 1)) return false;
   } else if (old && old->record->type == 'f' && type == 'f' && memcmp(old->record->hash, new->record->hash, HASH_LEN) == 0 &&
              old->record->size == new->record->size) {
-    if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, false), work->result->adjusted++;
+    if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, NULL), work->result->adjusted++;
+    else refuse_stuck(work->root, here(work));
     return false;
   }
+  if (!work->applying && old) check_removal(work, old, old_at);
+  else if (!work->applying) refuse_stuck(work->root, here(work));
   if (type == 'f') {
     *map_at(&work->replaced, path_key(here(work), work->path.len), 1) = work;
     if (!work->applying) {
@@ -405,7 +448,7 @@ static void pass(struct work *work, const struct node *from_top, const struct no
   const bool touched = descend(work, work->root, &pair, work->options->selection.count > 0);
   const bool metadata = !from_top->bytes || !same_but_hash(&from.entry, &to.entry);
   if (work->applying && !work->options->selection.count && (touched || metadata))
-    set_metadata(work, work->root, ".", to.entry.record, to.entry.xattrs, false);
+    set_metadata(work, work->root, ".", to.entry.record, to.entry.xattrs, NULL);
   node_free(&pair.from);
   node_free(&pair.to);
 }

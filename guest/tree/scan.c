@@ -25,7 +25,7 @@ struct item {
   int64_t mtime_ns, ctime_ns;
   uint32_t mode, uid, gid;
   uint8_t type;
-  bool changed, unsettled;
+  bool changed, unsettled, gone; /* gone: between the listing and the reading */
   const char *link;        /* of a hard link: the path of the first one */
   const struct record *old; /* in the index */
   uint32_t old_at;
@@ -252,7 +252,10 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   if (len) path[len] = '/';
   memcpy(path + len + (len ? 1 : 0), item->name, item->name_len + 1);
   struct content content;
-  content_take(walk->store, job->fd, item->name, path, walk->options->keep, find_known, walk, memory, &content);
+  if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, find_known, walk, memory, &content)) {
+    item->gone = true;
+    return;
+  }
   const bool same = item->old && item->old->type == 'f' && item->location.pack && memcmp(content.hash, item->hash, HASH_LEN) == 0;
   item_stat(item, &content.stat);
   item->size = content.size;
@@ -292,7 +295,8 @@ static void take_contents(struct walk *walk, int fd, struct item *items, size_t 
   free(list);
 }
 
-static void add_record(struct walk *walk, int fd, const struct item *item, struct buf *canonical) {
+/* False when it is a symbolic link that is gone. */
+static bool add_record(struct walk *walk, int fd, const struct item *item, struct buf *canonical) {
   struct record record = {.type = item->type, .name_len = (uint16_t)item->name_len};
   struct buf link = {0}, xattrs = {0};
   if (item->type == 'h') buf_add(&link, item->link, strlen(item->link));
@@ -308,6 +312,11 @@ static void add_record(struct walk *walk, int fd, const struct item *item, struc
     if (item->type == 'l') {
       char target[4097];
       const ssize_t len = readlinkat(fd, item->name, target, sizeof target);
+      if (len < 0 && errno == ENOENT) {
+        path_pop(walk, before);
+        return false;
+      }
+      if (len < 0 && errno == EINVAL) die("wrong_state", "%s became something else while the worktree was read", path);
       if (len < 0) die_errno("read the symbolic link", path);
       buf_add(&link, target, (size_t)len);
     }
@@ -323,6 +332,7 @@ static void add_record(struct walk *walk, int fd, const struct item *item, struc
   buf_add(canonical, xattrs.data, xattrs.len);
   free(link.data);
   free(xattrs.data);
+  return true;
 }
 
 static struct stat_key key_of(const struct walk *walk, const struct item *item) {
@@ -354,6 +364,13 @@ static bool scan_below(struct walk *walk, int fd, struct item *items, size_t cou
     }
     const size_t before = path_push(walk, item->name, item->name_len);
     const int child = openat(fd, item->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (child < 0 && errno == ENOENT) {
+      item->gone = changed = true;
+      path_pop(walk, before);
+      continue;
+    }
+    if (child < 0 && (errno == ENOTDIR || errno == ELOOP))
+      die("wrong_state", "%s became something else while the worktree was read", (char *)walk->path.data);
     if (child < 0) die_errno("open", (char *)walk->path.data);
     const bool child_filter = filter && selected(&walk->options->selection, (char *)walk->path.data, walk->path.len) != INSIDE;
     struct root root;
@@ -384,6 +401,16 @@ static void prefer_locations(const struct node *prefer, const struct buf *canoni
                       memcmp(there.entry.record->hash, here.entry.record->hash, HASH_LEN) == 0;
     locations[here.index] = same ? prefer->locations[there.index] : (struct location){0};
   }
+}
+
+/* An entry that is gone counts no more. The other names of a file that had several would lead nowhere without it. */
+static void forget(struct walk *walk, const struct item *item) {
+  if (item->type == 'd') return;
+  walk->result->files--;
+  if (item->type != 'f') return;
+  walk->result->bytes -= item->size;
+  if (map_get(&walk->links, item->ino, item->dev))
+    die("wrong_state", "%s/%s, which has other names too, went away while the worktree was read", (char *)walk->path.data, item->name);
 }
 
 static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool filter, const struct tree_ref *prefer_ref,
@@ -418,18 +445,23 @@ static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool 
     struct buf canonical = {0};
     struct location *locations = must_alloc(count * sizeof *locations);
     struct stat_key *keys = must_alloc(count * sizeof *keys);
+    size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
       const struct item *item = &items[i];
       const size_t at = canonical.len;
-      if (item->changed) add_record(walk, fd, item, &canonical);
-      else {
+      if (item->gone || (item->changed && !add_record(walk, fd, item, &canonical))) {
+        forget(walk, item);
+        continue;
+      }
+      if (!item->changed) {
         const struct record *old = item->old;
         buf_add(&canonical, old, sizeof *old + old->name_len + old->link_len + old->xattr_len);
         if (item->type == 'd') memcpy(((struct record *)(canonical.data + at))->hash, item->hash, HASH_LEN);
       }
-      locations[i] = item->type == 'f' || item->type == 'd' ? item->location : (struct location){0};
-      keys[i] = item->changed ? key_of(walk, item) : block->stats[item->old_at];
+      locations[kept] = item->type == 'f' || item->type == 'd' ? item->location : (struct location){0};
+      keys[kept++] = item->changed ? key_of(walk, item) : block->stats[item->old_at];
     }
+    count = kept;
     blake3_hash(canonical.data, canonical.len, out->hash);
     if (walk->options->prefer) prefer_locations(&prefer, &canonical, locations);
     const bool same_places = has_places && block->header->count == count &&

@@ -1,4 +1,4 @@
-import { CoppiceError, errorKinds } from '@coppice/protocol/errors';
+import { CoppiceError, type ErrorCode, errorKinds } from '@coppice/protocol/errors';
 import { printable } from './ui/format.ts';
 
 interface Failure {
@@ -7,10 +7,17 @@ interface Failure {
   readonly exitCode: number;
 }
 
-/** Every failure of every command ends here: what is said, and the exit code. */
-export const describeError = (error: unknown): Failure => {
+/**
+ * Every failure of every command ends here: what is said, and the exit code. `hints` stand in for those of the table,
+ * which speak of the daemon.
+ */
+export const describeError = (
+  error: unknown,
+  hints: Readonly<Partial<Record<ErrorCode, string>>> = {},
+): Failure => {
   const known = toCoppiceError(error);
-  const { code, message, hint, details } = known;
+  const { code, message, details } = known;
+  const hint = (known.hint === errorKinds[code].hint ? hints[code] : undefined) ?? known.hint;
   const unexpected = code === 'internal' && known.cause instanceof Error ? `\n${known.cause.stack}` : '';
   return {
     text: `error: ${printable(message)}\nhint: ${printable(hint)}${unexpected}`,

@@ -35,6 +35,14 @@ export class MountedFilesystem implements AsyncDisposable {
     return mounted;
   }
 
+  /** One without a device: `mount -t TYPE -o OPTIONS`. */
+  static async withoutDevice(type: string, options: string, below: string): Promise<MountedFilesystem> {
+    const mounted = new MountedFilesystem(join(below, type), join(below, `${type}.img`));
+    await mkdir(mounted.path, { recursive: true });
+    await run('mount', ['-t', type, '-o', options, type, mounted.path]);
+    return mounted;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // A program that has been told to end may still hold a file for a moment.
     const deadline = Date.now() + 60_000;

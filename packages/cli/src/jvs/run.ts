@@ -51,12 +51,24 @@ const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => 
   return await command.run(context);
 };
 
+/** What to do next where there is no daemon. */
+const hints = {
+  forbidden: 'Look at the owner, the mode and `lsattr` of that path, or run as a user who may.',
+  not_found: 'See `jvs history` and `jvs worktree list` for what there is.',
+  wrong_state: 'Run it again when nothing else changes the files.',
+  unsupported: 'Run `jvs doctor` to see what this filesystem offers.',
+  limit_reached: 'Free some memory, and run it again.',
+  internal: 'Run `jvs doctor`; `--debug` shows where it happened.',
+  corrupt: 'Run `jvs verify --all`; restore a snapshot that is whole, or a backup of `.jvs`.',
+  no_space: 'Free some space; `jvs gc plan` lists what may go.',
+} as const;
+
 /** `jvs …`, and `coppice workspace …`. Answers the exit code. */
 export const runJvs = async (argv: readonly string[], io: JvsIo): Promise<number> => {
   try {
     return await dispatch(argv, io);
   } catch (error) {
-    const { text, json, exitCode } = describeError(error);
+    const { text, json, exitCode } = describeError(error, hints);
     const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
     io.stderr.write(own.includes('--json') ? `${JSON.stringify(json)}\n` : `jvs: ${text}\n`);
     if (own.includes('--debug') && error instanceof Error) io.stderr.write(`${error.stack}\n`);

@@ -16,14 +16,15 @@ export interface EntryChange {
 
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
-/** What is not UTF-8 shows as \xNN, so that two names never look the same. */
+/**
+ * The bytes of a name that is not UTF-8 become lone surrogates, as in Python: no other name has the same text, and
+ * `os.fsencode` of it, also after JSON, gives the bytes back.
+ */
 export const nameText = (name: Uint8Array): string => {
   try {
     return decoder.decode(name);
   } catch {
-    return [...name]
-      .map((byte) => (byte < 0x80 ? String.fromCharCode(byte) : `\\x${byte.toString(16)}`))
-      .join('');
+    return [...name].map((byte) => String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)).join('');
   }
 };
 

@@ -47,11 +47,23 @@ export class TreeProgram {
       if (!answer.error) waiting?.resolve(answer);
       else {
         const { code, message, touched } = answer.error;
-        waiting?.reject(
-          new CoppiceError(isErrorCode(code) ? code : 'internal', message, { details: { touched } }),
-        );
+        const failure = new CoppiceError(isErrorCode(code) ? code : 'internal', message, {
+          details: { touched },
+        });
+        // It ends with its first error; whoever asks again meanwhile shall hear the cause and not of a broken pipe.
+        this.#ended ??= failure;
+        waiting?.reject(failure);
       }
     }
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Then its locks are gone too. */
+  get hasEnded(): boolean {
+    return this.#ended !== undefined;
   }
 
   #end(error: Error): void {

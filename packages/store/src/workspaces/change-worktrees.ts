@@ -2,7 +2,6 @@ import { existsSync, renameSync, rmSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { clearIntent, writeIntent } from './intent.ts';
 import { killPoint } from './kill-point.ts';
-import { checkName } from './names.ts';
 import { rootHash } from './scan-answer.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 import { peekWorktree } from './worktree-scan.ts';
@@ -50,7 +49,6 @@ export const removeWorktree = async (
 export const renameWorktree = async (session: WorkspaceSession, from: string, to: string): Promise<void> => {
   const { layout } = session;
   refuseMain(from, 'renamed');
-  checkName('worktree', to);
   if (session.state.worktrees.has(to) || existsSync(layout.worktreeFolder(to))) {
     throw new CoppiceError('name_taken', `there is a worktree ${JSON.stringify(to)} already`);
   }

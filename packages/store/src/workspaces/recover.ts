@@ -1,10 +1,12 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol/errors';
 import { finishCollection } from './collect-garbage.ts';
 import { clearIntent, isAlive, listIntents, type WrittenIntent } from './intent.ts';
 import { shortId } from './resolve-reference.ts';
 import { restoreWorktree } from './restore-worktree.ts';
 import { rootHash } from './scan-answer.ts';
+import { sweepTemporaries } from './sweep-temporaries.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 import { peekWorktree } from './worktree-scan.ts';
 
@@ -39,9 +41,39 @@ const recoverRestore = async (session: WorkspaceSession, intent: Of<'restore'>):
   }
   if (!target) return;
   // Part old, part new, or new without the log knowing it. What is there is kept as a snapshot unless it is known.
-  await restoreWorktree(session, { worktree: intent.worktree, target, paths: intent.paths, discard: false });
+  try {
+    await restoreWorktree(session, {
+      worktree: intent.worktree,
+      target,
+      paths: intent.paths,
+      discard: false,
+    });
+  } catch (error) {
+    if (!(error instanceof CoppiceError)) throw error;
+    throw new CoppiceError(
+      error.code,
+      `a restore to ${short} was cut off and cannot be finished: ${error.message}`,
+      {
+        hint: 'Mend that: then the next command finishes it. Or restore another snapshot; what is there is kept.',
+        details: { unfinishedRestore: intent.id },
+        cause: error,
+      },
+    );
+  }
   notice(`recovered: a restore to ${short} that was cut off has been finished`);
 };
+
+/** The intents of the restore that an error is about, when it is about one that could not be finished. */
+export const unfinishedRestores = (
+  session: WorkspaceSession,
+  worktree: string,
+  error: unknown,
+): WrittenIntent[] =>
+  error instanceof CoppiceError && error.details?.unfinishedRestore !== undefined
+    ? listIntents(session.layout).filter(
+        (intent) => intent.operation === 'restore' && intent.worktree === worktree,
+      )
+    : [];
 
 const recoverFork = async (session: WorkspaceSession, intent: Of<'fork'>): Promise<void> => {
   const { layout, program, state, notice } = session;
@@ -100,6 +132,7 @@ const recoverOne = (session: WorkspaceSession, intent: WrittenIntent): Promise<v
 export const recoverWorktree = async (session: WorkspaceSession, worktree: string): Promise<void> => {
   for (const intent of listIntents(session.layout)) {
     if (intent.worktree !== worktree) continue;
+    sweepTemporaries(session.layout);
     session.refresh();
     await recoverOne(session, intent);
     clearIntent(session.layout, intent.id);
@@ -109,6 +142,21 @@ export const recoverWorktree = async (session: WorkspaceSession, worktree: strin
 /** How long the lock of a command that is dead can outlive it: its helper ends with it, but not in the same instant. */
 const dyingMs = 5000;
 
+/** What cannot be settled is said, and does not keep other commands from their work. */
+const tryToRecover = async (session: WorkspaceSession, worktree: string, waitMs: number): Promise<void> => {
+  const lock = `worktree-${worktree}`;
+  if (!(await session.tryLock('store', true, waitMs))) return;
+  const alone = await session.tryLock(lock, false, waitMs);
+  try {
+    if (alone) await recoverWorktree(session, worktree);
+  } catch (error) {
+    if (!(error instanceof CoppiceError)) throw error;
+    session.notice(`not recovered: ${error.message}`);
+  } finally {
+    await session.unlock(...(alone ? [lock] : []), 'store');
+  }
+};
+
 /** The same for every worktree on which no command is at work. */
 export const recoverWorkspace = async (session: WorkspaceSession): Promise<void> => {
   if (!session.logIsReadable) return;
@@ -116,20 +164,7 @@ export const recoverWorkspace = async (session: WorkspaceSession): Promise<void>
   for (const { worktree, pid } of listIntents(session.layout)) {
     patience.set(worktree, isAlive(pid) ? (patience.get(worktree) ?? 0) : dyingMs);
   }
-  if (patience.size === 0 || !(await session.tryLock('store', true, Math.max(...patience.values())))) return;
-  try {
-    for (const [worktree, waitMs] of patience) {
-      const lock = `worktree-${worktree}`;
-      if (!(await session.tryLock(lock, false, waitMs))) continue;
-      try {
-        await recoverWorktree(session, worktree);
-      } finally {
-        await session.unlock(lock);
-      }
-    }
-  } finally {
-    await session.unlock('store');
-  }
+  for (const [worktree, waitMs] of patience) await tryToRecover(session, worktree, waitMs);
   session.refresh();
 };
 

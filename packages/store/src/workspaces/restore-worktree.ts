@@ -140,9 +140,17 @@ export const restoreWorktree = async (
     const { written, removed, adjusted } = answer;
     return { snapshot: target, saved, written, removed, adjusted };
   } catch (error) {
-    // Else the intent stays: the next command looks at what is there, and finishes it.
-    if (error instanceof CoppiceError && error.details?.touched === false) clearIntent(layout, operation);
-    throw error;
+    if (!(error instanceof CoppiceError)) throw error;
+    if (error.details?.touched === false) {
+      clearIntent(layout, operation);
+      throw error;
+    }
+    // The intent stays: the next command looks at what is there, and finishes it.
+    throw new CoppiceError(error.code, `${error.message}; part of the worktree is restored already`, {
+      hint: `Mend that: then the next command finishes it.${saved ? ` Or go back with \`jvs restore ${shortId(saved.snapshot_id)}\`.` : ''}`,
+      details: { touched: true },
+      cause: error,
+    });
   } finally {
     drop();
     rmSync(staging, { recursive: true, force: true });

@@ -1,5 +1,5 @@
-import { existsSync, lstatSync, renameSync, rmSync } from 'node:fs';
-import { isAbsolute, join, normalize, relative, resolve } from 'node:path';
+import { existsSync, lstatSync, realpathSync, renameSync, rmSync } from 'node:fs';
+import { basename, dirname, join, normalize, relative, resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { chooseEngine, downgradeNotice, type EngineChoice, parseEngine, probeEngines } from './engine.ts';
 import { clearIntent, writeIntent } from './intent.ts';
@@ -33,10 +33,7 @@ export const checkPaths = (
   mustExist: boolean,
 ): string[] => {
   const found = paths.map((path) => {
-    const inside = normalize(relative(payload, isAbsolute(path) ? path : resolve(from, path))).replace(
-      /\/+$/,
-      '',
-    );
+    const inside = normalize(relative(payload, withoutLinks(resolve(from, path)))).replace(/\/+$/, '');
     if (inside === '..' || inside.startsWith('../')) {
       throw new CoppiceError('invalid_argument', `${path} is outside the worktree`, {
         hint: 'Name paths inside the worktree.',
@@ -48,6 +45,14 @@ export const checkPaths = (
     return inside === '.' ? '' : inside;
   });
   return found.includes('') ? [] : [...new Set(found)].sort();
+};
+
+/** The worktree may be reached through symbolic links; what is named itself may be one, and is not followed. */
+const withoutLinks = (path: string): string => {
+  const parent = dirname(path);
+  if (parent === path) return path;
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  return found && !found.isSymbolicLink() ? realpathSync(path) : join(withoutLinks(parent), basename(path));
 };
 
 const existsNoFollow = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;

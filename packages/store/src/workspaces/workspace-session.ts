@@ -5,6 +5,7 @@ import { EventLog, type LogLine } from './event-log.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
 import type { EngineName } from './snapshot-record.ts';
+import { sweepTemporaries } from './sweep-temporaries.ts';
 import type { WorkspaceEvent } from './workspace-event.ts';
 import { WorkspaceState } from './workspace-state.ts';
 
@@ -103,6 +104,17 @@ export class WorkspaceSession implements Disposable {
     }
   }
 
+  /** Beside others, or alone, on what is stored. */
+  async withStore<Result>(shared: boolean, work: () => Promise<Result>): Promise<Result> {
+    await this.lock('store', shared);
+    try {
+      this.refresh();
+      return await work();
+    } finally {
+      await this.unlock('store');
+    }
+  }
+
   async tryLock(name: string, shared = false, waitMs = 0): Promise<boolean> {
     const path = this.layout.lock(name);
     return (await this.program.request<{ locked: boolean }>('lock', { path, shared, waitMs })).locked;
@@ -117,8 +129,14 @@ export class WorkspaceSession implements Disposable {
     });
   }
 
-  async unlock(name: string): Promise<void> {
-    await this.program.request('unlock', { path: this.layout.lock(name) });
+  /** Locks end with the program that held them; after an error in it, the next request starts a new one. */
+  async unlock(...names: string[]): Promise<void> {
+    if (this.program.hasEnded) {
+      sweepTemporaries(this.layout, this.program.pid);
+      this.#program = undefined;
+      return;
+    }
+    for (const name of names) await this.program.request('unlock', { path: this.layout.lock(name) });
   }
 
   newPack(): string {

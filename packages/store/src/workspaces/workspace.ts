@@ -67,9 +67,9 @@ export class Workspace implements Disposable {
     return listHistory(this.session.state, { ...query, worktree: this.worktree });
   }
 
-  async #alone<Result>(worktree: string, work: () => Promise<Result>): Promise<Result> {
-    const { requireWorktree, withWorktree } = await import('./with-worktree.ts');
-    return withWorktree(this.session, worktree, async () => {
+  async #alone<Result>(worktree: string, work: () => Promise<Result>, to?: string): Promise<Result> {
+    const { requireWorktree, withWorktrees } = await import('./with-worktree.ts');
+    return withWorktrees(this.session, to === undefined ? [worktree] : [worktree, to], async () => {
       requireWorktree(this.session, worktree);
       return work();
     });
@@ -92,14 +92,16 @@ export class Workspace implements Disposable {
     const payload = this.session.layout.payload(this.worktree);
     const paths = checkPaths(payload, options.from ?? payload, options.paths ?? [], false);
     const discard = options.discard ?? !this.session.settings.auto_snapshot;
-    return this.#alone(this.worktree, () =>
-      restoreWorktree(this.session, {
+    const { requireWorktree, withWorktreeToReplace } = await import('./with-worktree.ts');
+    return withWorktreeToReplace(this.session, this.worktree, async () => {
+      requireWorktree(this.session, this.worktree);
+      return restoreWorktree(this.session, {
         worktree: this.worktree,
         target,
         paths: paths.length > 0 ? paths : null,
         discard,
-      }),
-    );
+      });
+    });
   }
 
   async diff(before: SnapshotRecord, after: SnapshotRecord | null): Promise<EntryChange[]> {
@@ -118,11 +120,11 @@ export class Workspace implements Disposable {
   }
 
   async fork(name: string, base: SnapshotRecord | undefined): Promise<WorktreeRecord> {
-    const { withWorktree } = await import('./with-worktree.ts');
+    const { withWorktrees } = await import('./with-worktree.ts');
     const { checkName } = await import('./names.ts');
     const { forkWorktree } = await import('./fork-worktree.ts');
     checkName('worktree', name);
-    return withWorktree(this.session, name, () => forkWorktree(this.session, name, base));
+    return withWorktrees(this.session, [name], () => forkWorktree(this.session, name, base));
   }
 
   async removeWorktree(name: string, force: boolean): Promise<void> {
@@ -132,13 +134,14 @@ export class Workspace implements Disposable {
 
   async renameWorktree(from: string, to: string): Promise<void> {
     const { renameWorktree } = await import('./change-worktrees.ts');
-    await this.#alone(from, () => renameWorktree(this.session, from, to));
+    const { checkName } = await import('./names.ts');
+    checkName('worktree', to);
+    await this.#alone(from, () => renameWorktree(this.session, from, to), to);
   }
 
   async verify(snapshots: readonly SnapshotRecord[]): Promise<VerifyReport[]> {
     const { verifySnapshots } = await import('./verify-snapshots.ts');
-    await this.session.lock('store', true);
-    return verifySnapshots(this.session, snapshots);
+    return this.session.withStore(true, () => verifySnapshots(this.session, snapshots));
   }
 
   async doctor(options: ExamineOptions): Promise<Examination> {
@@ -147,17 +150,16 @@ export class Workspace implements Disposable {
 
   async planCollection(keepHours = this.session.settings.gc_keep_hours): Promise<CollectionPlan> {
     const { planCollection } = await import('./collect-garbage.ts');
-    await this.session.lock('store', true);
-    return planCollection(this.session, keepHours);
+    return this.session.withStore(true, async () => planCollection(this.session, keepHours));
   }
 
   async runCollection(planId: string | undefined): Promise<CollectionResult> {
     const { finishCollection, loadPlan, runCollection } = await import('./collect-garbage.ts');
-    await this.session.lock('store');
-    this.session.refresh();
-    const finished = await finishCollection(this.session);
-    if (finished && (planId === undefined || planId === finished.plan_id)) return finished;
-    return runCollection(this.session, loadPlan(this.session, planId));
+    return this.session.withStore(false, async () => {
+      const finished = await finishCollection(this.session);
+      if (finished && (planId === undefined || planId === finished.plan_id)) return finished;
+      return runCollection(this.session, loadPlan(this.session, planId));
+    });
   }
 
   async pin(snapshot: SnapshotRecord, reason: string): Promise<void> {

@@ -25,14 +25,20 @@ export const peekWorktree = async (
   only: readonly string[] = [],
 ): Promise<ScanAnswer & { drop: () => void }> => {
   const pack = session.newPack();
-  const answer = await session.program.request<ScanAnswer>('scan', {
-    store: session.layout.control,
-    dir: payloadOf(session, worktree),
-    index: session.layout.index(worktree),
-    locations: indexHolds(session, worktree),
-    pack,
-    temporary: true,
-    only,
-  });
-  return { ...answer, drop: () => rmSync(session.layout.temporaryPack(pack), { force: true }) };
+  const drop = (): void => rmSync(session.layout.temporaryPack(pack), { force: true });
+  try {
+    const answer = await session.program.request<ScanAnswer>('scan', {
+      store: session.layout.control,
+      dir: payloadOf(session, worktree),
+      index: session.layout.index(worktree),
+      locations: indexHolds(session, worktree),
+      pack,
+      temporary: true,
+      only,
+    });
+    return { ...answer, drop };
+  } catch (error) {
+    drop();
+    throw error;
+  }
 };

@@ -1,5 +1,4 @@
 import type { EntryChange } from '@coppice/store/workspaces';
-import { printable } from '../../ui/format.ts';
 import type { JvsCommand } from '../command.ts';
 import { sizeText } from '../snapshot-lines.ts';
 
@@ -7,13 +6,22 @@ const letters = { added: 'A', removed: 'D', modified: 'M', metadata: 'm' } as co
 
 const octal = (mode: number | null): string => (mode ?? 0).toString(8).padStart(4, '0');
 
+const special: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\t': '\\t' };
+
+/** One line for each path, whatever its name: control characters and bytes that are not UTF-8 show as \xNN. */
+const pathText = (path: string): string =>
+  path.replace(
+    /[\\\x00-\x1f\x7f-\x9f\udc80-\udcff]/g,
+    (found) => special[found] ?? `\\x${(found.charCodeAt(0) & 0xff).toString(16).padStart(2, '0')}`,
+  );
+
 const line = (change: EntryChange): string => {
   const slash = change.type === 'd' ? '/' : '';
   const mode =
     change.change === 'metadata' && change.modeBefore !== change.modeAfter
       ? `  (mode ${octal(change.modeBefore)} to ${octal(change.modeAfter)})`
       : '';
-  return `${letters[change.change]} ${printable(change.path)}${slash}${mode}`;
+  return `${letters[change.change]} ${pathText(change.path)}${slash}${mode}`;
 };
 
 const entry = (change: EntryChange) => ({
