@@ -153,6 +153,8 @@ struct process_request {
 };
 
 void processes_init(void);
+/* The agent may name the machine anew; from now on nothing that it starts may. */
+void processes_withhold_admin(void);
 /* False: the request is malformed. Free with process_request_free. */
 bool process_request_read(struct reader *body, struct process_request *request);
 void process_request_free(struct process_request *request);

@@ -71,20 +71,12 @@ static void open_stdio(void) {
   connection_open(in, out);
 }
 
-/* Run beside a sandbox's own agent by who may give it the capability for it. */
-static int set_hostname(const char *name) {
-  if (sethostname(name, strlen(name)) == 0) return 0;
-  fprintf(stderr, "coppice-agent: hostname %s: %s\n", name, strerror(errno));
-  return 70;
-}
-
 int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "--set-hostname") == 0) return set_hostname(argv[2]);
   bool stdio = argc == 2 && strcmp(argv[1], "--stdio") == 0;
   bool inherited = argc == 3 && strcmp(argv[1], "--listen-fd") == 0;
   bool path = argc == 3 && strcmp(argv[1], "--listen") == 0;
   if (!stdio && !inherited && !path) {
-    fprintf(stderr, "usage: coppice-agent --listen-fd N | --listen PATH | --stdio | --set-hostname NAME\n");
+    fprintf(stderr, "usage: coppice-agent --listen-fd N | --listen PATH | --stdio\n");
     return 64;
   }
   /* 0, 1 and 2 must be taken, or a pipe of a process could get one of them. */
@@ -97,6 +89,7 @@ int main(int argc, char **argv) {
   processes_init();
   static struct item listener;
   if (stdio) {
+    processes_withhold_admin();
     open_stdio();
   } else {
     int fd = inherited ? atoi(argv[2]) : bind_path(argv[2]);

@@ -2,6 +2,7 @@
    that is several times faster than a copy, and the reason why it failed comes back without a pipe. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static struct process *processes[PROCESS_BUCKETS];
 static struct item signals;
 static struct rlimit file_limit;
 static bool adjust_oom_score;
+static bool withholds_admin;
 
 struct start {
   char **argv;
@@ -99,6 +101,8 @@ static int child_main(void *argument) {
     }
   }
   setrlimit(RLIMIT_NOFILE, &file_limit);
+  /* Only what is in the bounding set comes through an exec. */
+  if (withholds_admin && prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) < 0) return fail_at(start, "capabilities");
   if (user->uid != 0 || user->gid != 0 || user->group_count > 1) {
     if (syscall(SYS_setgroups, (size_t)user->group_count, user->groups) < 0) return fail_at(start, "user");
     if (syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0) return fail_at(start, "user");
@@ -330,6 +334,8 @@ static void on_signals(struct item *item, uint32_t events) {
   processes_reap();
   if (stop) machine_stop(5000);
 }
+
+void processes_withhold_admin(void) { withholds_admin = true; }
 
 void processes_init(void) {
   sigset_t mask;

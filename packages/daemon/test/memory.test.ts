@@ -7,6 +7,7 @@ import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const runProgram = promisify(execFile);
+const capabilitiesOfRoot = 'sed -n s/^CapBnd:.//p /proc/self/status';
 const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
 
 const run = async (sandbox: Sandbox, command: string): Promise<string> => {
@@ -58,6 +59,9 @@ describe.skipIf(!hasRunsc)('memory (skipped where runsc is not installed)', () =
     expect(failures).toEqual([]);
     for (const fork of sandboxes) {
       expect(await run(fork, 'hostname')).toBe(fork.name);
+      // Only the agent may do that.
+      expect((await fork.exec('hostname mine')).exit_code).not.toBe(0);
+      expect(BigInt(`0x${await run(fork, capabilitiesOfRoot)}`) & (1n << 21n)).toBe(0n);
       await countsOn(fork, job, before);
       await fork.destroy();
     }

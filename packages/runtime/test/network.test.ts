@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NetworkPolicy } from '../src/network/network.ts';
+import { runProgram } from '../src/programs/run-program.ts';
 import { NetworkLab, newHomeKey, silence } from './network/network-lab.ts';
 
 const closed: NetworkPolicy = {
@@ -315,6 +316,10 @@ it('a sandbox in a namespace that was made before it reaches what its policy all
   await sandbox.listen(8000);
   const other = await lab.sandbox();
   await network.apply('sb_o', other.netns, peers);
+  expect(await other.reach(address!, 8000)).toContain('hello');
+  // As gVisor does it, for the next that starts in the same namespace.
+  await runProgram(['nsenter', `--net=${netns}`, 'ip', 'address', 'flush', 'dev', 'eth0']);
+  expect(await network.apply('sb_n', netns, peers, 'fresh')).toEqual({ address });
   expect(await other.reach(address!, 8000)).toContain('hello');
   await network.release('sb_n');
 });

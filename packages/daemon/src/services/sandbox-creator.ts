@@ -152,7 +152,8 @@ export class SandboxCreator {
   /** What must differ from its source does, before anyone is told of the fork. */
   async #announce(record: SandboxRecord, machine: Machine): Promise<void> {
     const { id: sandboxId, name, hostname } = record;
-    await machine.setHostname?.(hostname);
+    if (machine.setHostname === undefined) await machine.guest.setHostname(hostname);
+    else await machine.setHostname(hostname);
     await machine.guest.announceFork({ sandboxId, name, hostname, entropy: randomBytes(256) });
   }
 

@@ -57,7 +57,6 @@ export class NftNetwork implements Network {
     const name = this.#namespaceName(sandboxId);
     const path = join(namespaceDirectory, name);
     if (!(await this.#namespaces()).includes(name)) await this.#commands.host(['ip', 'netns', 'add', name]);
-    await this.#commands.inside(path, ['ip', 'link', 'set', 'dev', 'lo', 'up']);
     return path;
   }
 
@@ -80,13 +79,13 @@ export class NftNetwork implements Network {
         this.#commands.sandboxRules(netns, sandboxRules(this.#plan(), slot, policy)),
         this.#exclusively(() => this.#commands.hostRules(this.#rules().attach(slot, policy))),
         this.#forwardPackets(),
+        // Nothing runs in there yet that could send anything before the rules stand.
+        ...(use === 'fresh' ? [this.#link(netns, slot, known !== undefined)] : []),
       ]);
       const address = this.#plan().address(slot);
       // A sandbox that was restarted has a new namespace, without the link of the old one.
-      const linked =
-        use === 'kept' ||
-        (use === 'when-open' && known !== undefined && (await this.#hasLink(netns, address)));
-      if (!linked) await this.#link(netns, slot);
+      const linked = use !== 'when-open' || (known !== undefined && (await this.#hasLink(netns, address)));
+      if (!linked) await this.#link(netns, slot, false);
       return { address };
     } catch (error) {
       if (known === undefined) await this.#undo(sandboxId, slot);
@@ -181,35 +180,46 @@ export class NftNetwork implements Network {
     this.#forwards = true;
   }
 
-  async #link(netns: string, slot: number): Promise<void> {
+  /** Whatever there is of the link already, it is whole afterwards. */
+  async #link(netns: string, slot: number, made: boolean): Promise<void> {
     const plan = this.#plan();
     const name = plan.linkName(slot);
     const address = plan.address(slot);
-    await this.#deleteLink(name);
+    const outside = [
+      // No IPv6 address comes up by itself.
+      `link set dev ${name} addrgenmode none`,
+      `address replace ${plan.gateway}/32 dev ${name}`,
+      `link set dev ${name} up`,
+      `route replace ${address}/32 dev ${name}`,
+    ];
+    const inside = [
+      'link set dev lo up',
+      `link set dev ${innerLink} addrgenmode none`,
+      `link set dev ${innerLink} up`,
+      `route replace ${plan.gateway}/32 dev ${innerLink}`,
+      `route replace default via ${plan.gateway} dev ${innerLink}`,
+      // Last: its presence says that the link is complete.
+      `address replace ${address}/32 dev ${innerLink}`,
+    ];
+    const batch = (items: readonly string[]) => ({ input: lines(items) });
+    const argv = ['ip', '-batch', '-'] as const;
+    // Both ends at once where they were made before and a driver took the addresses off.
+    const renew = () =>
+      allDone([this.#commands.host(argv, batch(outside)), this.#commands.inside(netns, argv, batch(inside))]);
+    const make = async () => {
+      const add = `link add ${name} type veth peer name ${innerLink} netns ${netns}`;
+      await this.#commands.host(argv, batch([add, ...outside]));
+      await this.#commands.inside(netns, argv, batch(inside));
+    };
     try {
-      await this.#commands.host(['ip', '-batch', '-'], {
-        input: lines([
-          `link add ${name} type veth peer name ${innerLink} netns ${netns}`,
-          // No IPv6 address comes up by itself.
-          `link set dev ${name} addrgenmode none`,
-          `address add ${plan.gateway}/32 dev ${name}`,
-          `link set dev ${name} up`,
-          `route add ${address}/32 dev ${name}`,
-        ]),
-      });
-      await this.#commands.inside(netns, ['ip', '-batch', '-'], {
-        input: lines([
-          `link set dev ${innerLink} addrgenmode none`,
-          `link set dev ${innerLink} up`,
-          `route add ${plan.gateway}/32 dev ${innerLink}`,
-          `route add default via ${plan.gateway} dev ${innerLink}`,
-          // Last: its presence says that the link is complete.
-          `address add ${address}/32 dev ${innerLink}`,
-        ]),
-      });
-    } catch (error) {
+      await (made ? renew() : make());
+    } catch {
+      // Half of it is there, or one of that name whose namespace has gone. If it is something else, that shows now.
       await this.#deleteLink(name);
-      throw error;
+      await make().catch(async (error: unknown) => {
+        await this.#deleteLink(name);
+        throw error;
+      });
     }
   }
 
@@ -307,6 +317,6 @@ export class NftNetwork implements Network {
 }
 
 /** Like Promise.all, but when it fails nothing of it runs on. */
-async function allDone(work: readonly Promise<void>[]): Promise<void> {
+async function allDone(work: readonly Promise<unknown>[]): Promise<void> {
   for (const result of await Promise.allSettled(work)) if (result.status === 'rejected') throw result.reason;
 }

@@ -51,10 +51,6 @@ export class GvisorMachine implements Machine {
     this.#parts.cgroup.setLimits(sandboxLimits(limits));
   }
 
-  async setHostname(hostname: string): Promise<void> {
-    await this.#parts.runsc.execAgent(this.id, ['--set-hostname', hostname]);
-  }
-
   async usage(): Promise<MachineUsage> {
     return this.#parts.cgroup.usage();
   }

@@ -5,7 +5,10 @@ import type { MachineSpec } from '../../driver.ts';
 /** Where the agent stands inside: on a filesystem of memory, so that nothing of it reaches the disk. */
 const agentInside = '/run/coppice-agent';
 
-/** What root inside may do; nothing that reaches past its own processes and files. */
+/**
+ * What the agent may do, and root inside but for the last: the agent names a fork anew, and takes that right from
+ * whatever it starts. Nothing reaches past the sandbox's own processes and files.
+ */
 const capabilities = [
   'CAP_CHOWN',
   'CAP_DAC_OVERRIDE',
@@ -18,6 +21,7 @@ const capabilities = [
   'CAP_SETPCAP',
   'CAP_SETUID',
   'CAP_SYS_CHROOT',
+  'CAP_SYS_ADMIN',
 ];
 
 export interface BundlePaths {

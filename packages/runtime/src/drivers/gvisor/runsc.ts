@@ -56,11 +56,6 @@ export class Runsc {
     await runProgram(this.#command('delete', '--force', id), { accept: [128] });
   }
 
-  /** Runs the agent inside once more, with one more capability than anything else there has. */
-  async execAgent(id: string, args: readonly string[]): Promise<void> {
-    await runProgram(this.#command('exec', '--cap', 'CAP_SYS_ADMIN', id, '/run/coppice-agent', ...args));
-  }
-
   #command(verb: string, ...args: string[]): [string, ...string[]] {
     return [
       this.#program,
