@@ -58,7 +58,7 @@ export class ToolSet {
   readonly listings: readonly ToolListing[];
   readonly #tools: ReadonlyMap<string, Tool>;
 
-  private constructor(tools: readonly Tool[]) {
+  constructor(tools: readonly Tool[]) {
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
     this.listings = tools.map(listing);
   }
