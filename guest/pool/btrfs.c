@@ -49,34 +49,64 @@ static int probe(struct request *request, struct reply *reply) {
   return result;
 }
 
-/* DIR */
-static int create(struct request *request, struct reply *reply) {
-  struct btrfs_ioctl_vol_args_v2 args = {0};
-  const char *name;
-  int parent = open_parent(reply, request->fields[0].data, &name);
-  if (parent < 0) return -1;
-  int result = copy_name(args.name, sizeof args.name, name);
-  if (result == 0) result = ioctl(parent, BTRFS_IOC_SUBVOL_CREATE_V2, &args);
-  if (result < 0) fail(reply, "create the subvolume %s", request->fields[0].data);
-  close(parent);
-  return result;
+static uint64_t subvolume_id(int directory) {
+  struct btrfs_ioctl_ino_lookup_args args = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
+  return ioctl(directory, BTRFS_IOC_INO_LOOKUP, &args) < 0 ? 0 : args.treeid;
 }
 
-/* SOURCE TARGET ro|rw LIMIT (bytes that may be written through the clone; 0: none; - : no quota here) */
+/*
+ * The limit of a subvolume that is about to be made: bytes that may be written through it; 0: none; - : no quota here. Set in
+ * the same step, so that no instant exists in which it is unlimited or has its source's limit.
+ */
+static int inherit_limit(const char *text, struct btrfs_ioctl_vol_args_v2 *args, struct btrfs_qgroup_inherit *inherit) {
+  uint64_t limit;
+  if (strcmp(text, "-") == 0) return 0;
+  if (parse_number(text, &limit) < 0) return -1;
+  inherit->flags = BTRFS_QGROUP_INHERIT_SET_LIMITS;
+  inherit->lim.flags = BTRFS_QGROUP_LIMIT_MAX_RFER;
+  inherit->lim.max_rfer = limit == 0 ? UINT64_MAX : limit;
+  args->flags |= BTRFS_SUBVOL_QGROUP_INHERIT;
+  args->size = sizeof *inherit;
+  args->qgroup_inherit = inherit;
+  return 0;
+}
+
+/* Makes the directories of a list like `one/other`. */
+static int make_directories(int directory, char *names) {
+  char *rest = NULL;
+  for (char *name = strtok_r(names, "/", &rest); name != NULL; name = strtok_r(NULL, "/", &rest))
+    if (mkdirat(directory, name, 0755) < 0) return -1;
+  return 0;
+}
+
+/* DIR LIMIT NAMES (directories to be made in it, with slashes between them) -> its id, which no other ever has */
+static int create(struct request *request, struct reply *reply) {
+  struct btrfs_ioctl_vol_args_v2 args = {0};
+  struct btrfs_qgroup_inherit inherit = {0};
+  const char *name;
+  if (inherit_limit(request->fields[1].data, &args, &inherit) < 0) return fail(reply, "read the limit");
+  int parent = open_parent(reply, request->fields[0].data, &name);
+  if (parent < 0) return -1;
+  int directory = -1, result = copy_name(args.name, sizeof args.name, name);
+  if (result == 0) result = ioctl(parent, BTRFS_IOC_SUBVOL_CREATE_V2, &args);
+  if (result == 0) result = directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (result >= 0) result = make_directories(directory, request->fields[2].data);
+  uint64_t id = result < 0 ? 0 : subvolume_id(directory);
+  int saved = errno;
+  if (directory >= 0) close(directory);
+  close(parent);
+  errno = saved;
+  if (id == 0) return fail(reply, "create the subvolume %s", request->fields[0].data);
+  reply_number(reply, id);
+  return 0;
+}
+
+/* SOURCE TARGET ro|rw LIMIT -> the clone's id */
 static int snapshot(struct request *request, struct reply *reply) {
   struct btrfs_ioctl_vol_args_v2 args = {0};
-  struct btrfs_qgroup_inherit inherit = {.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS};
-  uint64_t limit = 0;
+  struct btrfs_qgroup_inherit inherit = {0};
   const char *name;
-  if (strcmp(request->fields[3].data, "-") != 0) {
-    if (parse_number(request->fields[3].data, &limit) < 0) return fail(reply, "read the limit");
-    /* Set in the same step, so that no instant exists in which the clone is unlimited or has its source's limit. */
-    inherit.lim.flags = BTRFS_QGROUP_LIMIT_MAX_RFER;
-    inherit.lim.max_rfer = limit == 0 ? UINT64_MAX : limit;
-    args.flags |= BTRFS_SUBVOL_QGROUP_INHERIT;
-    args.size = sizeof inherit;
-    args.qgroup_inherit = &inherit;
-  }
+  if (inherit_limit(request->fields[3].data, &args, &inherit) < 0) return fail(reply, "read the limit");
   if (strcmp(request->fields[2].data, "ro") == 0) args.flags |= BTRFS_SUBVOL_RDONLY;
   int source = open_directory(reply, request->fields[0].data);
   if (source < 0) return -1;
@@ -90,11 +120,16 @@ static int snapshot(struct request *request, struct reply *reply) {
   args.fd = source;
   int result = copy_name(args.name, sizeof args.name, name);
   if (result == 0) result = ioctl(parent, BTRFS_IOC_SNAP_CREATE_V2, &args);
+  int clone = result < 0 ? -1 : openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  uint64_t id = clone < 0 ? 0 : subvolume_id(clone);
   int saved = errno;
+  if (clone >= 0) close(clone);
   close(parent);
   close(source);
   errno = saved;
-  return result < 0 ? fail(reply, "clone %s to %s", request->fields[0].data, request->fields[1].data) : 0;
+  if (id == 0) return fail(reply, "clone %s to %s", request->fields[0].data, request->fields[1].data);
+  reply_number(reply, id);
+  return 0;
 }
 
 static int delete_at(int parent, const char *name);
@@ -208,11 +243,6 @@ static int limit(struct request *request, struct reply *reply) {
   if (result < 0) fail(reply, "limit the size of %s", request->fields[0].data);
   close(directory);
   return result;
-}
-
-static uint64_t subvolume_id(int directory) {
-  struct btrfs_ioctl_ino_lookup_args args = {.objectid = BTRFS_FIRST_FREE_OBJECTID};
-  return ioctl(directory, BTRFS_IOC_INO_LOOKUP, &args) < 0 ? 0 : args.treeid;
 }
 
 /* Finds the first item of a tree at or after (objectid, type, offset) within the type; 1 found, 0 none, -1 error. */
@@ -337,7 +367,7 @@ static int identify(struct request *request, struct reply *reply) {
 
 const struct operation_entry btrfs_operations[] = {
     {"probe", 1, probe},
-    {"subvolume-create", 1, create},
+    {"subvolume-create", 3, create},
     {"subvolume-snapshot", 4, snapshot},
     {"subvolume-delete", 1, delete_subvolume},
     {"subvolume-access", 2, set_access},

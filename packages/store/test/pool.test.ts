@@ -165,9 +165,9 @@ describe('the pool of a home', () => {
   it('deletes subvolumes that hold others', async () => {
     const pool = await open();
     const outer = join(pool.directory, 'outer');
-    await pool.server.call('subvolume-create', outer);
+    await pool.engine.create(outer);
     await mkdir(join(outer, 'a'));
-    await pool.server.call('subvolume-create', join(outer, 'a', 'inner'));
+    await pool.engine.create(join(outer, 'a', 'inner'));
     await writeFile(join(outer, 'a', 'inner', 'file'), 'x');
     await pool.engine.remove(outer);
     expect(await readdir(pool.directory)).toEqual([]);
@@ -193,7 +193,7 @@ describe('the pool of a home', () => {
     await open_();
     const bin = join(pool.directory, 'disks', '.bin.1.1');
     await mkdir(bin);
-    await pool.server.call('subvolume-create', join(bin, 'tree'));
+    await pool.engine.create(join(bin, 'tree'));
     await writeFile(join(bin, 'tree', 'file'), 'x');
     await open_();
     expect(await readdir(join(pool.directory, 'disks'))).toEqual([]);

@@ -44,6 +44,16 @@ export const readSnapshotAccount = async (path: string): Promise<SnapshotAccount
   return isNumbers(account, 'heldBytes', 'addedBytes') ? (account as SnapshotAccount) : undefined;
 };
 
+/** For a disk that nobody knows yet: no reader can come too early. */
+export const writeFirstAccount = async (path: string, account: DiskAccount): Promise<void> => {
+  try {
+    await writeFile(path, JSON.stringify(account), { mode: 0o600 });
+  } catch (error) {
+    await rm(path, { force: true });
+    throw errorOfNode(error, `write the account ${path}`);
+  }
+};
+
 /** Replaces it whole, so that a reader sees the old or the new one. */
 export const writeAccount = async (path: string, account: DiskAccount | SnapshotAccount): Promise<void> => {
   const draft = `${path}.${randomBytes(6).toString('hex')}`;

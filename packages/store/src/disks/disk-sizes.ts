@@ -3,7 +3,13 @@ import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { DiskUsage } from '../disk-store.ts';
 import type { TreeCount, TreeCounter, TreeEngine } from '../engines/tree-engine.ts';
-import { type DiskAccount, readDiskAccount, readSnapshotAccount, writeAccount } from './disk-account.ts';
+import {
+  type DiskAccount,
+  readDiskAccount,
+  readSnapshotAccount,
+  writeAccount,
+  writeFirstAccount,
+} from './disk-account.ts';
 
 /** When less than this part of its size is left to a disk, its limit is drawn anew from what it really holds. */
 const reviewBelow = 1 / 2;
@@ -36,9 +42,9 @@ export class DiskSizes {
     this.#accountsDir = accountsDir;
   }
 
-  async openAccount(diskDir: string, sizeBytes: number, inheritedBytes: number): Promise<void> {
-    const { identity } = await this.#counter.read(diskDir, { fresh: false });
-    await writeAccount(this.#diskFile(identity), { sizeBytes, inheritedBytes, snapshottedBytes: 0 });
+  /** Of a disk that was just made and that nobody uses yet. */
+  async openAccount(identity: string, sizeBytes: number, inheritedBytes: number): Promise<void> {
+    await writeFirstAccount(this.#diskFile(identity), { sizeBytes, inheritedBytes, snapshottedBytes: 0 });
   }
 
   /** Before the disk is deleted. */
@@ -61,10 +67,6 @@ export class DiskSizes {
       const path = join(this.#accountsDir, name);
       if (!kept.has(path)) await rm(path, { force: true });
     }
-  }
-
-  async limit(diskDir: string, sizeBytes: number): Promise<void> {
-    await this.#counter.limit(diskDir, sizeBytes);
   }
 
   /** What a disk grown from the snapshot may write. */

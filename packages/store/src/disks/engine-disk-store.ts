@@ -81,19 +81,21 @@ class EngineDiskStore implements DiskStore {
     await this.#options.makeRoom?.();
     const draft = this.#temporary('disks', 'new', diskId);
     await this.#orUndo(draft, async () => {
-      await this.#options.engine.create(draft);
-      await Promise.all([
-        mkdir(join(draft, 'upper'), { mode: 0o755 }),
-        mkdir(join(draft, 'work'), { mode: 0o755 }),
-      ]);
-      await this.#sizes?.openAccount(draft, sizeBytes, 0);
-      await this.#sizes?.limit(draft, sizeBytes);
+      const identity = await this.#options.engine.create(draft, {
+        directories: ['upper', 'work'],
+        limitBytes: sizeBytes,
+      });
+      if (identity !== undefined) await this.#sizes?.openAccount(identity, sizeBytes, 0);
       await this.#options.server.call('rename', draft, target);
     });
   }
 
   async cloneDisk(snapshotId: string, diskId: string, sizeBytes: number): Promise<void> {
     const target = this.diskDir(diskId);
+    if (this.#options.engine.atomicClone) {
+      await this.#grow(snapshotId, target, sizeBytes);
+      return;
+    }
     const draft = this.#temporary('disks', 'new', diskId);
     await this.#orUndo(draft, async () => {
       await this.#grow(snapshotId, draft, sizeBytes);
@@ -206,19 +208,21 @@ class EngineDiskStore implements DiskStore {
     return join(this.#options.directory, area, temporaryName(kind, id));
   }
 
-  /** Makes a disk of what the snapshot holds, under a name that nobody knows yet. */
-  async #grow(snapshotId: string, draft: string, sizeBytes: number): Promise<void> {
+  /** Makes a disk of what the snapshot holds, in a place where nothing is yet. */
+  async #grow(snapshotId: string, place: string, sizeBytes: number): Promise<void> {
     const source = this.snapshotDir(snapshotId);
     this.#checkSize(snapshotId, sizeBytes);
     await this.#options.makeRoom?.();
     if (this.#sizes === undefined) {
-      await this.#options.engine.clone(source, draft, { readOnly: false });
+      await this.#options.engine.clone(source, place, { readOnly: false });
       return;
     }
     const heldBytes = await this.#sizes.checkFits(snapshotId, source, sizeBytes);
     const limitBytes = this.#sizes.limitOfClone(heldBytes, sizeBytes);
-    await this.#options.engine.clone(source, draft, { readOnly: false, limitBytes });
-    await this.#sizes.openAccount(draft, sizeBytes, heldBytes);
+    const identity = await this.#options.engine.clone(source, place, { readOnly: false, limitBytes });
+    await this.#orUndo(place, async () => {
+      if (identity !== undefined) await this.#sizes?.openAccount(identity, sizeBytes, heldBytes);
+    });
   }
 
   async #orUndo(draft: string, steps: () => Promise<void>): Promise<void> {

@@ -2,7 +2,7 @@ import { basename, dirname, join } from 'node:path';
 import type { DiskUsage } from '../disk-store.ts';
 import { hasErrno } from '../native/errno.ts';
 import type { PoolServer } from '../native/pool-server.ts';
-import type { CloneOptions, TreeCount, TreeCounter, TreeEngine } from './tree-engine.ts';
+import type { CloneOptions, CreateOptions, TreeCount, TreeCounter, TreeEngine } from './tree-engine.ts';
 
 export interface BtrfsEngineOptions {
   /** Simple quotas are enabled on the filesystem. */
@@ -26,13 +26,16 @@ export class BtrfsEngine implements TreeEngine {
     return answer?.toString() !== 'none';
   }
 
-  async create(directory: string): Promise<void> {
-    await this.#server.call('subvolume-create', directory);
+  async create(directory: string, options: CreateOptions = {}): Promise<string> {
+    const names = (options.directories ?? []).join('/');
+    const [id] = await this.#server.call('subvolume-create', directory, this.#limit(options), names);
+    return String(id);
   }
 
-  async clone(source: string, target: string, options: CloneOptions): Promise<void> {
-    const limit = this.counter === undefined ? '-' : String(options.limitBytes ?? 0);
-    await this.#server.call('subvolume-snapshot', source, target, options.readOnly ? 'ro' : 'rw', limit);
+  async clone(source: string, target: string, options: CloneOptions): Promise<string> {
+    const access = options.readOnly ? 'ro' : 'rw';
+    const [id] = await this.#server.call('subvolume-snapshot', source, target, access, this.#limit(options));
+    return String(id);
   }
 
   async remove(directory: string): Promise<void> {
@@ -53,6 +56,10 @@ export class BtrfsEngine implements TreeEngine {
   async usage(directory: string): Promise<DiskUsage> {
     const fields = await this.#server.call('measure', directory, 'reflink');
     return { referencedBytes: Number(fields[0]), usedBytes: Number(fields[1]) };
+  }
+
+  #limit({ limitBytes = 0 }: { limitBytes?: number }): string {
+    return this.counter === undefined ? '-' : String(limitBytes);
   }
 }
 

@@ -1,8 +1,8 @@
 import { mkdir } from 'node:fs/promises';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { DiskUsage } from '../disk-store.ts';
 import type { PoolServer } from '../native/pool-server.ts';
-import type { CloneOptions, TreeEngine } from './tree-engine.ts';
+import type { CloneOptions, CreateOptions, TreeEngine } from './tree-engine.ts';
 
 /**
  * Trees are plain directories, cloned file by file: `reflink` shares their blocks (xfs, bcachefs, btrfs without
@@ -27,11 +27,12 @@ export class CopyingEngine implements TreeEngine {
     return answer?.toString() === 'reflink';
   }
 
-  async create(directory: string): Promise<void> {
+  async create(directory: string, { directories = [] }: CreateOptions = {}): Promise<undefined> {
     await mkdir(directory, { mode: 0o755 });
+    for (const name of directories) await mkdir(join(directory, name), { mode: 0o755 });
   }
 
-  async clone(source: string, target: string, _options: CloneOptions): Promise<void> {
+  async clone(source: string, target: string, _options: CloneOptions): Promise<undefined> {
     await this.#server.call('copy', source, target, this.#mode);
   }
 

@@ -1,5 +1,12 @@
 import type { DiskUsage } from '../disk-store.ts';
 
+export interface CreateOptions {
+  /** Directories that stand in it from the beginning. */
+  readonly directories?: readonly string[];
+  /** What may be written through it; only for engines with a counter. */
+  readonly limitBytes?: number;
+}
+
 export interface CloneOptions {
   /** Where the engine can, nobody can change the clone from its first instant on. */
   readonly readOnly: boolean;
@@ -32,10 +39,13 @@ export interface TreeEngine {
   readonly counter: TreeCounter | undefined;
   /** Whether trees can be kept in this directory, which exists. */
   probe(directory: string): Promise<boolean>;
-  /** An empty tree; its parent exists. */
-  create(directory: string): Promise<void>;
-  /** The target does not exist; modes, owners, times, attributes, links, holes and odd files are as in the source. */
-  clone(source: string, target: string, options: CloneOptions): Promise<void>;
+  /** A tree with nothing else in it; its parent exists. Returns its identity where there is a counter. */
+  create(directory: string, options?: CreateOptions): Promise<string | undefined>;
+  /**
+   * The target does not exist; modes, owners, times, attributes, links, holes and odd files are as in the source. Returns the
+   * identity of the clone where there is a counter.
+   */
+  clone(source: string, target: string, options: CloneOptions): Promise<string | undefined>;
   /** Absent is fine. */
   remove(directory: string): Promise<void>;
   /** Measured file by file: what it takes grows with the tree. */

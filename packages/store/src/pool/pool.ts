@@ -104,8 +104,7 @@ class LoopPool implements Pool {
   }
 
   async grow(): Promise<boolean> {
-    const pool = await statfs(this.directory);
-    const { size } = await stat(this.#image);
+    const [pool, { size }] = await Promise.all([statfs(this.directory), stat(this.#image)]);
     if (pool.bavail * pool.bsize >= (this.#options.growBelowBytes ?? size / 8)) return false;
     const around = await statfs(this.#home);
     const wanted = roundDown(Math.min(size * 2, size + 0.8 * around.bavail * around.bsize));
