@@ -40,6 +40,7 @@ import { Recovery } from './services/recovery.ts';
 import { RestoreService } from './services/restore-service.ts';
 import { SandboxCreator } from './services/sandbox-creator.ts';
 import { SandboxFinder } from './services/sandbox-finder.ts';
+import { SandboxNames } from './services/sandbox-names.ts';
 import { SandboxService } from './services/sandbox-service.ts';
 import type { Services } from './services/services.ts';
 import { SnapshotService } from './services/snapshot-service.ts';
@@ -149,9 +150,9 @@ export class Daemon {
       closeForwards: (id) => ports.closeForwards(id),
       onDestroyed: async (record) => {
         if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
+        await snapshots.pruneMerged();
       },
     });
-        await snapshots.pruneMerged();
     const pauser = new Pauser(core, lifecycle, totalMemoryMb);
     const guests = new GuestDoor({ finder, machines, activity, locks, waker: pauser });
     const ports: PortService = new PortService({ state, journal, finder, guests, log });
@@ -167,13 +168,14 @@ export class Daemon {
       ids,
       log,
     });
+    const names = new SandboxNames(state);
     const creator = new SandboxCreator(core, config.limits, warm);
-    const sandboxes: SandboxService = new SandboxService({ core, config, images, creator });
+    const sandboxes: SandboxService = new SandboxService({ core, config, images, creator, names });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
     const compare = new CompareService(trees, pool.server);
     const merger = new MergeService({ core, trees, taker, sizer, snapshots, server: pool.server });
     const restorer = new RestoreService(core, lifecycle);
-    const forks = new ForkService({ core, creator, taker, sizer, snapshots });
+    const forks = new ForkService({ core, creator, taker, sizer, snapshots, names });
     const lineage = new LineageService(state, images);
     const transfer = new TransferService();
     const metrics = new MetricsService(state, journal, warm);
@@ -195,13 +197,13 @@ export class Daemon {
     const housekeeper = new Housekeeper(log);
     const recovered = recovery.settled.then(async () => {
       await ports.reopen();
+      await snapshots.pruneMerged();
       sizer.addUncounted();
       await images.remember(config.default_image);
       warm.refillSoon();
     });
     recovered.catch((error: unknown) => log.error({ err: error }, 'recovery did not finish'));
     housekeeper.keep({
-      await snapshots.pruneMerged();
       what: 'looking for idle sandboxes',
       everyMs: saveActivityMs,
       work: () => watch.look(),

@@ -130,6 +130,24 @@ describe('snapshots', () => {
     expect(await source.snapshots()).toEqual([]);
   });
 
+  test('forks and sandboxes that nobody named never clash, however many are made at once', async () => {
+    await using source = await daemon.client.sandboxes.create({ name: 'many', memory_mb: 64 });
+    const snapshot = await source.snapshot();
+    const made = await Promise.all(
+      Array.from({ length: 20 }, async (_, index) => {
+        if (index < 8) return (await source.fork()).sandboxes;
+        if (index < 16) return (await daemon.client.snapshots.fork(snapshot.id)).sandboxes;
+        return [await daemon.client.sandboxes.create({ memory_mb: 64 })];
+      }),
+    );
+    const names = made.flat().map(({ name }) => name);
+    expect(new Set(names).size).toBe(20);
+    expect(names.slice(0, 16).sort()).toEqual(
+      Array.from({ length: 16 }, (_, n) => `many-fork-${n + 1}`).sort(),
+    );
+    await Promise.all(made.flat().map((sandbox) => sandbox.destroy()));
+  });
+
   test('the lineage shows what grew from what', async () => {
     await using source = await daemon.client.sandboxes.create();
     const snapshot = await source.snapshot();

@@ -6,11 +6,12 @@ import {
   type forkSnapshotSchema,
 } from '@coppice/protocol';
 import type { z } from 'zod';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 import { assertMemoryFits } from './memory-fit.ts';
 import type { SandboxCreator } from './sandbox-creator.ts';
-import { assertNameFree, hostnameOf } from './sandbox-names.ts';
+import { hostnameOf, type SandboxNames } from './sandbox-names.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import type { CallOptions } from './services.ts';
 import type { SnapshotService } from './snapshot-service.ts';
@@ -25,6 +26,7 @@ export interface ForkServiceParts {
   readonly taker: SnapshotTaker;
   readonly sizer: SnapshotSizer;
   readonly snapshots: SnapshotService;
+  readonly names: SandboxNames;
 }
 
 /** Grows new sandboxes from a snapshot; of a live sandbox it takes one first. */
@@ -38,7 +40,9 @@ export class ForkService {
   async forkSnapshot(snapshotRef: string, input: ForkInput, options: CallOptions = {}): Promise<Forked> {
     const { finder } = this.#parts.core;
     const snapshot = finder.snapshot(snapshotRef);
-    return this.#grow(snapshot.id, this.#names(snapshot.sandboxName, input), input, options);
+    return this.#withNames(snapshot.sandboxName, input, (names) =>
+      this.#grow(snapshot.id, names, input, options),
+    );
   }
 
   async forkSandbox(
@@ -46,9 +50,17 @@ export class ForkService {
     input: z.output<typeof forkSandboxSchema>,
     options: CallOptions = {},
   ): Promise<Forked> {
+    const source = this.#parts.core.finder.get(ref);
+    return this.#withNames(source.name, input, (names) => this.#forkNamed(source, names, input, options));
+  }
+
+  async #forkNamed(
+    source: SandboxRecord,
+    names: string[],
+    input: z.output<typeof forkSandboxSchema>,
+    options: CallOptions,
+  ): Promise<Forked> {
     const { core, taker, sizer, snapshots } = this.#parts;
-    const source = core.finder.get(ref);
-    const names = this.#names(source.name, input);
     if (input.snapshot !== undefined) {
       if (input.memory)
         throw new CoppiceError(
@@ -94,27 +106,24 @@ export class ForkService {
   }
 
   /** Chosen before anything is made, so that a name that is taken costs nothing. */
-  #names(sourceName: string, input: ForkInput): string[] {
-    const { state } = this.#parts.core;
+  async #withNames<T>(
+    sourceName: string,
+    input: ForkInput,
+    work: (names: string[]) => Promise<T>,
+  ): Promise<T> {
+    const { names } = this.#parts;
     if (input.name !== undefined && (input.count > 1 || input.name_prefix !== undefined))
       throw new CoppiceError('invalid_argument', 'name is for one fork; give name_prefix for several', {
         hint: 'Names are then prefix-1, prefix-2 and so on.',
       });
+    if (input.name === undefined && input.name_prefix === undefined)
+      return names.withNumbered(`${sourceName.slice(0, 50)}-fork`, input.count, work);
     const given =
       input.name !== undefined
         ? [input.name]
-        : input.name_prefix !== undefined
-          ? Array.from({ length: input.count }, (_, index) => `${input.name_prefix}-${index + 1}`)
-          : undefined;
-    if (given !== undefined) {
-      for (const name of given) assertNameFree(state, name);
-      return given;
-    }
-    const prefix = `${sourceName.slice(0, 50)}-fork`;
-    const names: string[] = [];
-    for (let n = 1; names.length < input.count; n += 1)
-      if (state.sandboxes.byName(`${prefix}-${n}`) === undefined) names.push(`${prefix}-${n}`);
-    return names;
+        : Array.from({ length: input.count }, (_, index) => `${input.name_prefix}-${index + 1}`);
+    for (const name of given) names.assertFree(name);
+    return work(given);
   }
 }
 

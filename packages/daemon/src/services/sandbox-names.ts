@@ -57,13 +57,56 @@ const trees = [
 
 const pick = (words: readonly string[]): string => words[randomInt(words.length)]!;
 
-/** A name that is free; what two callers might pick at once, the database settles. */
-export function freshName(state: State): string {
-  for (;;) {
-    const name = `${pick(moods)}-${pick(trees)}-${randomInt(36 ** 3)
-      .toString(36)
-      .padStart(3, '0')}`;
-    if (state.sandboxes.byName(name) === undefined) return name;
+/**
+ * Names that nobody asked for by name. One that is given out is held until its work is done, so that calls that run beside
+ * each other never get the same, nor one that somebody else is given by name meanwhile.
+ */
+export class SandboxNames {
+  readonly #state: State;
+  readonly #held = new Set<string>();
+
+  constructor(state: State) {
+    this.#state = state;
+  }
+
+  /** Runs the work with a made-up name. */
+  async withFresh<T>(work: (name: string) => Promise<T>): Promise<T> {
+    const made = (): string =>
+      `${pick(moods)}-${pick(trees)}-${randomInt(36 ** 3)
+        .toString(36)
+        .padStart(3, '0')}`;
+    let name = made();
+    while (!this.#isFree(name)) name = made();
+    return this.#holding([name], () => work(name));
+  }
+
+  /** Runs the work with as many names, the first that are free of prefix-1, prefix-2 and so on. */
+  async withNumbered<T>(prefix: string, count: number, work: (names: string[]) => Promise<T>): Promise<T> {
+    const names: string[] = [];
+    for (let n = 1; names.length < count; n += 1)
+      if (this.#isFree(`${prefix}-${n}`)) names.push(`${prefix}-${n}`);
+    return this.#holding(names, () => work(names));
+  }
+
+  assertFree(name: string): void {
+    assertNameFree(this.#state, name);
+    if (this.#held.has(name))
+      throw new CoppiceError('name_taken', `a sandbox named ${name} is being made right now`, {
+        hint: 'Choose another name.',
+      });
+  }
+
+  #isFree(name: string): boolean {
+    return !this.#held.has(name) && this.#state.sandboxes.byName(name) === undefined;
+  }
+
+  async #holding<T>(names: readonly string[], work: () => Promise<T>): Promise<T> {
+    for (const name of names) this.#held.add(name);
+    try {
+      return await work();
+    } finally {
+      for (const name of names) this.#held.delete(name);
+    }
   }
 }
 

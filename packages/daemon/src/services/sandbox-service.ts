@@ -16,17 +16,20 @@ import type { Core } from './core.ts';
 import type { ImageRef, ImageService } from './image-service.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
 import type { SandboxCreator } from './sandbox-creator.ts';
-import { assertNameFree, freshName, hostnameOf } from './sandbox-names.ts';
+import { hostnameOf, type SandboxNames } from './sandbox-names.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import type { CallOptions } from './services.ts';
 import { sandboxView } from './views.ts';
 import { checkWorkspace } from './workspace-check.ts';
+
+type NamedInput = CreateSandbox & { readonly name: string };
 
 export interface SandboxServiceParts {
   readonly core: Core;
   readonly config: Config;
   readonly images: ImageService;
   readonly creator: SandboxCreator;
+  readonly names: SandboxNames;
 }
 
 /** Creating, finding, inspecting and changing sandboxes; lifecycle.ts starts and ends them. */
@@ -35,12 +38,14 @@ export class SandboxService {
   readonly #config: Config;
   readonly #images: ImageService;
   readonly #creator: SandboxCreator;
+  readonly #names: SandboxNames;
 
   constructor(parts: SandboxServiceParts) {
     this.#core = parts.core;
     this.#config = parts.config;
     this.#images = parts.images;
     this.#creator = parts.creator;
+    this.#names = parts.names;
   }
 
   idOf(ref: string): string {
@@ -56,7 +61,14 @@ export class SandboxService {
   }
 
   async create(input: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
-    if (input.name !== undefined) assertNameFree(this.#core.state, input.name);
+    const { name } = input;
+    if (name === undefined)
+      return this.#names.withFresh((fresh) => this.#createNamed({ ...input, name: fresh }, options));
+    this.#names.assertFree(name);
+    return this.#createNamed({ ...input, name }, options);
+  }
+
+  async #createNamed(input: NamedInput, options: CallOptions): Promise<CreatedSandbox> {
     if (input.workspace !== undefined) await checkWorkspace(input.workspace);
     if (input.from !== undefined) return this.#createFrom(input, input.from);
     return this.#images.use(input.image ?? this.#config.default_image, options, (image) =>
@@ -93,7 +105,7 @@ export class SandboxService {
     const { id } = core.finder.get(ref);
     return core.locks.exclusive(id, async () => {
       const before = core.finder.get(id);
-      if (input.name !== undefined && input.name !== before.name) assertNameFree(core.state, input.name);
+      if (input.name !== undefined && input.name !== before.name) this.#names.assertFree(input.name);
       const after = merged(before, input);
       this.#checkIdle(after);
       const machine = core.machines.get(id);
@@ -114,12 +126,11 @@ export class SandboxService {
   }
 
   /** What the input asks for, and defaults where it says nothing. */
-  plan(input: CreateSandbox, image: ImageRef): SandboxPlan {
+  plan(input: NamedInput, image: ImageRef): SandboxPlan {
     const { defaults, default_driver: defaultDriver } = this.#config;
-    const name = input.name ?? freshName(this.#core.state);
     const plan: SandboxPlan = {
-      name,
-      hostname: hostnameOf(name),
+      name: input.name,
+      hostname: hostnameOf(input.name),
       imageId: image.id,
       imageName: image.name,
       driver: input.driver ?? defaultDriver,
@@ -143,7 +154,7 @@ export class SandboxService {
     return plan;
   }
 
-  async #createFrom(input: CreateSandbox, from: string): Promise<CreatedSandbox> {
+  async #createFrom(input: NamedInput, from: string): Promise<CreatedSandbox> {
     const { finder, locks } = this.#core;
     const { id } = finder.snapshot(from);
     return locks.shared(id, async () => {

@@ -45,8 +45,8 @@ export class SnapshotTaker {
       const snapshot = this.describe(record, id, { ...request, name }, kept);
       journal.finish(record.id, (emit) => {
         state.snapshots.insert(snapshot);
-        state.merges.passOn(record.id, id);
         state.sandboxes.update(record.id, { baseSnapshotId: id });
+        state.merges.passOn(record.id, id);
         emit('snapshot.created', record.id, { snapshot_id: id, name, memory: request.memory });
       });
       journal.step('snapshot.committed');
