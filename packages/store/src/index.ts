@@ -13,4 +13,5 @@ export { type UnifiedDiff, unifiedDiff } from './layered/unified-diff.ts';
 export { UpperWriter } from './layered/upper-writer.ts';
 export type { LayeredTree, MergeConflict, MergePlan, TreeChange } from './layered-tree.ts';
 export { PoolServer, type PoolServerOptions } from './native/pool-server.ts';
+export { type ParcelCount, type ParcelKind, Parcels } from './parcels/parcel.ts';
 export { openPool, type Pool, type PoolOptions } from './pool/pool.ts';
