@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CliHome } from '../e2e/cli-home.ts';
@@ -82,6 +82,42 @@ describe('coppice mcp install', () => {
     expect(text).toContain('model = "x"\n\n[mcp_servers.other]\ncommand = "y"\n');
     expect(text.match(/\[mcp_servers\.coppice\]/g)).toHaveLength(1);
     expect(text).toContain('args = ["mcp","--profile","core","--session","ann"]');
+  });
+
+  test('keeps the file as it was beside the new one, its mode, and a link to it', async () => {
+    const real = join(cli.directory, 'dotfiles/cursor.json');
+    const path = join(cli.directory, '.cursor/mcp.json');
+    await rm(path, { force: true });
+    for (const file of [real, path]) await mkdir(join(file, '..'), { recursive: true });
+    const mine = '{ "mine":   true }';
+    await writeFile(real, mine, { mode: 0o640 });
+    await symlink(real, path);
+    expect(await install('cursor', '--write')).toContain(`${real}.before-coppice`);
+    expect((await lstat(path)).isSymbolicLink()).toBe(true);
+    expect((await lstat(real)).mode & 0o777).toBe(0o640);
+    expect(JSON.parse(await readFile(real, 'utf8'))).toMatchObject({
+      mine: true,
+      mcpServers: { coppice: {} },
+    });
+    expect(await readFile(`${real}.before-coppice`, 'utf8')).toBe(mine);
+    // Nothing changes: the copy of the first time is not overwritten.
+    await install('cursor', '--write');
+    expect(await readFile(`${real}.before-coppice`, 'utf8')).toBe(mine);
+    await rm(path);
+  });
+
+  test.each([
+    'mcp_servers = { coppice = { command = "x" } }\n',
+    '[mcp_servers."coppice"]\ncommand = "x"\n',
+    'mcp_servers.coppice.command = "x"\n',
+  ])('refuses tables of codex that it could only double: %s', async (text) => {
+    const path = join(cli.directory, '.codex/config.toml');
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, text);
+    const result = await cli.run(['mcp', 'install', 'codex', '--write'], { env: { HOME: cli.directory } });
+    expect(result).toMatchObject({ code: 2, stderr: expect.stringContaining('left as it is') });
+    expect(await readFile(path, 'utf8')).toBe(text);
+    await rm(path);
   });
 
   test('refuses a file that it cannot read, and writes nothing', async () => {

@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { ClientConfig, ServerEntry } from './clients.ts';
@@ -25,6 +25,7 @@ export const snippet = (client: ClientConfig, server: ServerEntry): string =>
 /** The file with our server in it and everything else as it was. */
 const merged = (client: ClientConfig, server: ServerEntry, before: string): string => {
   if (client.format === 'toml') {
+    assertPlainTables(client, before);
     const kept = before
       .split(/^(?=\[)/m)
       .filter((part) => !new RegExp(`^\\[${client.key}\\.${serverName}(\\.[^\\]]*)?\\]`).test(part))
@@ -38,6 +39,17 @@ const merged = (client: ClientConfig, server: ServerEntry, before: string): stri
     throw unreadable(client, `\`${client.key}\` is no object`);
   const next = { ...config, [client.key]: { ...servers, [serverName]: client.entry(server) } };
   return `${JSON.stringify(next, null, 2)}\n`;
+};
+
+/** Tables may be written in more than one way; a second one of ours would make the file useless to its client. */
+const assertPlainTables = (client: ClientConfig, text: string): void => {
+  const inline = new RegExp(`^\\s*${client.key}\\s*(\\.|=)`, 'm');
+  const quoted = new RegExp(
+    `^\\s*\\[\\s*("${client.key}"|'${client.key}'|${client.key}\\s*\\.\\s*["']${serverName}["'])`,
+    'm',
+  );
+  if (inline.test(text) || quoted.test(text))
+    throw unreadable(client, `it writes \`${client.key}\` in a way that cannot be added to safely`);
 };
 
 const parse = (client: ClientConfig, text: string): Record<string, unknown> => {
@@ -57,13 +69,21 @@ const unreadable = ({ path }: ClientConfig, why: string): CoppiceError =>
     hint: 'Add what the command prints without --write by hand.',
   });
 
-export const writeConfig = async (client: ClientConfig, server: ServerEntry): Promise<void> => {
+/** Returns where the file is kept as it was before, if there was one that changed. */
+export const writeConfig = async (client: ClientConfig, server: ServerEntry): Promise<string | undefined> => {
   const before = await readFile(client.path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return '';
     throw error;
   });
   const after = merged(client, server, before);
+  if (after === before) return undefined;
   await mkdir(dirname(client.path), { recursive: true });
-  await writeFile(`${client.path}.new`, after, { mode: 0o600 });
-  await rename(`${client.path}.new`, client.path);
+  // People keep such files elsewhere and link to them; the link stays.
+  const path = before === '' ? client.path : await realpath(client.path);
+  const mode = before === '' ? 0o600 : (await stat(path)).mode & 0o777;
+  const backup = before === '' ? undefined : `${path}.before-coppice`;
+  if (backup !== undefined) await copyFile(path, backup);
+  await writeFile(`${path}.new`, after, { mode });
+  await rename(`${path}.new`, path);
+  return backup;
 };

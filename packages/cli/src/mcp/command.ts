@@ -72,11 +72,13 @@ const install = async (cli: Cli, name: string, options: InstallOptions): Promise
     ],
     env: home === undefined ? {} : { COPPICE_HOME: home },
   };
-  if (options.write) await writeConfig(client, server);
+  const backup = options.write ? await writeConfig(client, server) : undefined;
   const text = snippet(client, server);
-  cli.out.result({ client: name, path: client.path, written: options.write === true, config: text }, () =>
+  const kept = backup === undefined ? '' : ` What was there is kept in ${backup}.`;
+  const result = { client: name, path: client.path, written: options.write === true, config: text };
+  cli.out.result({ ...result, ...(backup === undefined ? {} : { backup }) }, () =>
     options.write
-      ? `Written to ${client.path}. Restart ${client.title.split(',')[0]} to use it.`
+      ? `Written to ${client.path}.${kept} Restart ${client.title.split(',')[0]} to use it.`
       : `# ${client.title}: ${client.path}\n${text.trimEnd()}`,
   );
 };
