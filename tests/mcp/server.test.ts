@@ -388,6 +388,32 @@ describe('files', () => {
   });
 });
 
+describe('prompts', () => {
+  test('hold the seven patterns as steps of tools that there are, for the task that is given', async () => {
+    const tools = new Set((await agent.client.listTools()).tools.map((tool) => tool.name));
+    const { prompts } = await agent.client.listPrompts();
+    expect(prompts.map((prompt) => prompt.name)).toEqual([
+      'disposable-sandbox',
+      'checkpoint-rollback',
+      'parallel-hypotheses',
+      'persistent-environment',
+      'edit-files',
+      'git-workflow',
+      'snapshot-sizes',
+    ]);
+    for (const { name } of prompts) {
+      const { messages } = await agent.client.getPrompt({ name, arguments: { task: 'sort the numbers' } });
+      const content = messages[0]?.content;
+      const text = content?.type === 'text' ? content.text : '';
+      expect(text, name).toMatch(/sort the numbers[\s\S]*\n1\. /);
+      const named = text.match(/\b(workspace|exec|file|snapshot|git)_[a-z_]+/g) ?? [];
+      expect(named.length, name).toBeGreaterThan(2);
+      for (const tool of named) expect(tools, name).toContain(tool);
+    }
+    await expect(agent.client.getPrompt({ name: 'none' })).rejects.toThrow(/disposable-sandbox/);
+  });
+});
+
 describe('the shared notes', () => {
   test('are written, found, tagged, moved and deleted', async () => {
     await agent.ok('vault_write', {
