@@ -39,6 +39,9 @@ describe('secrets', () => {
     await sandbox.start();
     await daemon.kill();
     await daemon.restart();
+    // A stop leaves a backup of the database.
+    await daemon.stop();
+    await daemon.restart();
   });
   afterAll(() => daemon?.[Symbol.asyncDispose]());
 
@@ -119,6 +122,32 @@ describe('secrets', () => {
       const open = statSync(daemon.home).mode & 0o077;
       expect(open === 0 || (mode & 0o077) === 0, name).toBe(true);
     }
-    expect(statSync(join(daemon.home, 'token')).mode & 0o777).toBe(0o600);
+    // The directory alone would do; the files say it once more, for whoever copies them elsewhere.
+    const values = [
+      'coppice.db',
+      'coppice.db-wal',
+      'coppice.db-shm',
+      'coppice.db.backup',
+      'token',
+      'log/daemon.log',
+    ];
+    const readable = values.filter((name) => (statSync(join(daemon.home, name)).mode & 0o077) !== 0);
+    expect(readable).toEqual([]);
+    expect(statSync(daemon.home).mode & 0o777).toBe(0o700);
+  });
+
+  test('are shown to no token of one sandbox either, its own included', async () => {
+    const own = known['sandbox token']!;
+    const paths = ['', '/snapshots', '/jobs', '/ports', '/terminals', '/stats'];
+    let read = 0;
+    for (const path of paths) {
+      const call = { method: 'GET', path: `/v1/sandboxes/keeper${path}`, token: own };
+      const { text, status } = await rawCall(daemon.url, call);
+      expect(found(text), path).toEqual([]);
+      if (status === 200) read += 1;
+    }
+    expect(read).toBeGreaterThan(2);
+    const other = await rawCall(daemon.url, { method: 'GET', path: '/v1/sandboxes/fork', token: own });
+    expect(other.status).toBe(403);
   });
 });

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol';
 import Database from 'better-sqlite3';
 import { migrations } from './migrations.ts';
@@ -11,6 +11,7 @@ export type SqliteDatabase = Database.Database;
  */
 export function openDatabase(file: string, backupFile: string): SqliteDatabase {
   try {
+    makePrivate(file);
     const database = new Database(file);
     try {
       database.pragma('journal_mode = WAL');
@@ -29,6 +30,12 @@ export function openDatabase(file: string, backupFile: string): SqliteDatabase {
       throw corrupt(file, backupFile, error.message);
     throw error;
   }
+}
+
+/** It holds values of environment variables. What SQLite writes beside it (log, shared memory) takes its mode. */
+function makePrivate(file: string): void {
+  closeSync(openSync(file, 'a', 0o600));
+  chmodSync(file, 0o600);
 }
 
 function migrate(database: SqliteDatabase, file: string): void {

@@ -1,3 +1,4 @@
+import { chmod } from 'node:fs/promises';
 import { EventTable } from './event-table.ts';
 import { ForwardTable } from './forward-table.ts';
 import { IntentTable } from './intent-table.ts';
@@ -38,6 +39,7 @@ export class State {
   async backup(file: string, replace: (from: string, to: string) => Promise<void>): Promise<void> {
     const fresh = `${file}.new`;
     await this.#database.backup(fresh);
+    await chmod(fresh, 0o600);
     await replace(fresh, file);
   }
 
