@@ -60,7 +60,7 @@ export interface DriverHealth {
   readonly usable: boolean;
   /** Version and platform, for people. */
   readonly detail: string;
-  /** Version, platform and CPU features that a memory image depends on: equal strings may restore each other's. */
+  /** What a memory image that is made here depends on, as machine/memory-traits.ts writes it; null where none can be. */
   readonly memoryCompatibility: string | null;
   readonly findings: readonly { severity: 'error' | 'warning'; message: string; fix: string }[];
 }

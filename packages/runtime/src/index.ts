@@ -37,6 +37,13 @@ export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';
 export { ImageStore } from './images/image-store.ts';
 export { type Manifest, readManifest } from './images/manifest.ts';
+// Memory
+export {
+  formatMemoryTraits,
+  type MemoryTraits,
+  memoryMisfit,
+  parseMemoryTraits,
+} from './machine/memory-traits.ts';
 // Network
 export type { Attachment, Network, NetworkPolicy } from './network/network.ts';
 export { NftNetwork, type NftNetworkOptions } from './network/nft-network.ts';

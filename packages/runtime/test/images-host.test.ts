@@ -7,6 +7,7 @@ import { sharedHostRootfs } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildHostRootfs } from '../src/images/host-rootfs.ts';
 import type { ImageProgress } from '../src/images/image.ts';
+import { readManifest } from '../src/images/manifest.ts';
 
 const run = promisify(execFile);
 const marker = 'planted-secret-7f3a';
@@ -127,6 +128,15 @@ describe('the host image of a machine full of secrets', () => {
     await expect(buildHostRootfs(target, { machineRoot: empty })).rejects.toMatchObject({
       code: 'unsupported',
     });
+  });
+
+  it('is the same by its digest whenever and wherever it is made, so that what stands on it may move', async () => {
+    const again = await mkdtemp(join(base, 'again-'));
+    await buildHostRootfs(again, { machineRoot: join(base, 'machine') });
+    const digests = [rootfs, again].map(
+      async (path) => (await readManifest(`${path}/`, { content: false })).digest,
+    );
+    expect(await digests[0]).toBe(await digests[1]);
   });
 });
 

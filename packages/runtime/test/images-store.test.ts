@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -120,6 +121,24 @@ describe('opening', () => {
     await openStore();
     expect(await readdir(directory)).toEqual([`.building-${process.pid}-img_z`]);
     expect(await readdir(outside)).toEqual(['file']);
+  });
+
+  it('of another machine keep their digest, step aside where their name is taken, and are refused when they are not what they say', async () => {
+    const { digest } = await images.importArchive('app', await archive('1'));
+    const fill = (text: string) => async (rootfs: string) => {
+      const tar = spawn('cp', ['-a', `${images.rootfs((await images.get('app')).id)}/.`, rootfs]);
+      await once(tar, 'close');
+      if (text !== '1') await writeFile(join(rootfs, 'file'), text);
+    };
+    const moved = await images.importTree('app', digest, fill('1'));
+    expect(moved).toMatchObject({ name: `app-${digest.slice(-12)}`, digest, source: { kind: 'export' } });
+    expect((await images.importTree('host', digest, fill('1'))).name).toBe(`host-${digest.slice(-12)}`);
+    expect((await images.importTree('fresh', digest, fill('1'))).name).toBe('fresh');
+    await expect(images.importTree('other', digest, fill('2'))).rejects.toMatchObject({
+      code: 'invalid_argument',
+    });
+    expect(await images.find('other')).toBeUndefined();
+    expect((await readdir(directory)).every((name) => name.startsWith('img_'))).toBe(true);
   });
 });
 

@@ -1,16 +1,27 @@
 import { CoppiceError } from '@coppice/protocol';
+import { memoryMisfit } from '@coppice/runtime';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 
-/** Memory goes on only under the runtime and on the kind of processor it was kept by. Said before anything is touched. */
+/** What keeps the memory from going on here: the runtime or the processor is another. */
+export async function memoryMisfitHere(
+  core: Core,
+  memory: Pick<SnapshotRecord, 'driver' | 'memoryCompatibility'>,
+): Promise<string | undefined> {
+  const driver = core.starter.driver(memory.driver);
+  const { memoryCompatibility } = await driver.probe();
+  return memoryMisfit(
+    memory.memoryCompatibility ?? '',
+    driver.restore === undefined ? null : memoryCompatibility,
+  );
+}
+
+/** Said before anything is touched. */
 export async function assertMemoryFits(core: Core, snapshot: SnapshotRecord): Promise<void> {
   if (snapshot.memoryBytes === null) return;
-  const driver = core.starter.driver(snapshot.driver);
-  const { memoryCompatibility } = await driver.probe();
-  if (driver.restore !== undefined && memoryCompatibility === snapshot.memoryCompatibility) return;
-  throw new CoppiceError(
-    'unsupported',
-    `the memory of checkpoint ${snapshot.name} was kept by ${snapshot.memoryCompatibility}, and this machine has ${memoryCompatibility}`,
-    { hint: 'Export it without memory and import that: its files are whole.' },
-  );
+  const misfit = await memoryMisfitHere(core, snapshot);
+  if (misfit === undefined) return;
+  throw new CoppiceError('unsupported', `the memory of checkpoint ${snapshot.name} cannot go on: ${misfit}`, {
+    hint: 'Export it with --no-memory and import that: its files are whole.',
+  });
 }

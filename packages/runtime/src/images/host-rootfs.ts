@@ -1,4 +1,15 @@
-import { chmod, chown, lstat, mkdir, readdir, readlink, symlink, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  lstat,
+  lutimes,
+  mkdir,
+  readdir,
+  readlink,
+  symlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { runProgram } from '../programs/run-program.ts';
@@ -17,7 +28,7 @@ export interface HostRootfsOptions extends BuildOptions {
 }
 
 /** Grows when the layout changes, so that whoever keeps a built one knows that it is of another kind. */
-export const hostRootfsVersion = 1;
+export const hostRootfsVersion = 2;
 
 /**
  * `local` and `etc` are where a machine's owner puts scripts and configuration of their own; the others are large
@@ -64,6 +75,7 @@ export async function buildHostRootfs(rootfs: string, options: HostRootfsOptions
   options.onProgress?.({ phase: 'leaving out what is private', done, total, unit: 'steps' });
   await dropPrivate(rootfs, options.signal);
   await synthesise(rootfs);
+  await settleTimes(rootfs, options.signal);
   options.onProgress?.({ phase: 'done', done: total, total, unit: 'steps' });
 }
 
@@ -103,7 +115,7 @@ async function planCopies(machineRoot: string, rootfs: string): Promise<CopyStep
   for (const name of mergedNames) {
     const stat = await lstat(join(machineRoot, name)).catch(absent);
     if (stat === undefined) continue;
-    if (stat.isSymbolicLink()) await symlink(await readlink(join(machineRoot, name)), join(rootfs, name));
+    if (stat.isSymbolicLink()) await makeLink(await readlink(join(machineRoot, name)), join(rootfs, name));
     else add(name, true);
   }
   for (const name of await namesIn(join(machineRoot, 'etc'))) {
@@ -170,12 +182,28 @@ async function dropPrivate(rootfs: string, signal: AbortSignal | undefined): Pro
 
 /** Last, so that it replaces whatever the machine had under these names; `wx` proves that nothing of it is left. */
 async function synthesise(rootfs: string): Promise<void> {
-  for (const [path, target] of synthesisedLinks) await symlink(target, join(rootfs, path));
+  for (const [path, target] of synthesisedLinks) await makeLink(target, join(rootfs, path));
   for (const { path, mode, text } of synthesisedFiles) {
     const file = join(rootfs, path);
     await writeFile(file, text, { flag: 'wx', mode });
     await chmod(file, mode);
+    await utimes(file, 0, 0);
     const owner = path.startsWith('home/user/') ? 1000 : 0;
     await chown(file, owner, path.endsWith('shadow') ? 42 : owner);
   }
+}
+
+async function makeLink(target: string, path: string): Promise<void> {
+  await symlink(target, path);
+  await lutimes(path, 0, 0);
+}
+
+/**
+ * Nothing in it tells when it was made: two homes of one machine have the same image by its digest, so that what is exported
+ * from one fits the other. Directories are the image's own also where its files are shared with the machine.
+ */
+async function settleTimes(rootfs: string, signal: AbortSignal | undefined): Promise<void> {
+  await runProgram(['find', rootfs, '-xdev', '-type', 'd', '-exec', 'touch', '--date=@0', '--', '{}', '+'], {
+    signal,
+  });
 }

@@ -108,6 +108,28 @@ export class ImageStore {
   }
 
   /**
+   * Takes a root filesystem that was an image elsewhere, under a name that is still free. What `fill` writes must have
+   * the digest that it had there, or nothing is taken.
+   */
+  async importTree(
+    name: string,
+    digest: string,
+    fill: (rootfs: string) => Promise<void>,
+    options: BuildOptions = {},
+  ): Promise<Image> {
+    return this.#build(await this.#freeName(name, digest), options, async (rootfs) => {
+      await fill(rootfs);
+      const content = digest.startsWith('sha256:');
+      const manifest = await readManifest(`${rootfs}/`, { content, signal: options.signal });
+      if (manifest.digest === digest) return { source: { kind: 'export' }, warnings: [], manifest };
+      throw new CoppiceError(
+        'invalid_argument',
+        `the files of the image ${name} are not those that its digest is of`,
+      );
+    });
+  }
+
+  /**
    * An image whose files stay where they are; whoever owns the directory promises not to change it, and may give its
    * manifest to spare the walk.
    */
@@ -127,6 +149,15 @@ export class ImageStore {
   async remove(id: string): Promise<void> {
     const image = await this.get(id);
     await this.#directory.remove(image.id);
+  }
+
+  /** Its own, unless that is taken here or kept for what Coppice makes itself. */
+  async #freeName(name: string, digest: string): Promise<string> {
+    checkImageName(name);
+    const kept = name === 'host' || name.startsWith('debian:');
+    if (!kept && !this.#building.has(name) && (await this.find(name)) === undefined) return name;
+    const [base = name] = name.split(':');
+    return `${base.slice(0, 50)}-${digest.slice(-12)}`;
   }
 
   #joinOrBuild(name: string, options: BuildOptions, fill: FillRootfs): Promise<Image> {

@@ -23,7 +23,9 @@ export type ImageSource =
   | { readonly kind: 'directory'; readonly path: string }
   | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' }
   | { readonly kind: 'debian'; readonly suite: string }
-  | { readonly kind: 'linked'; readonly path: string };
+  | { readonly kind: 'linked'; readonly path: string }
+  /** Came with a snapshot that was exported elsewhere. */
+  | { readonly kind: 'export' };
 
 export interface ImageProgress {
   readonly phase: string;

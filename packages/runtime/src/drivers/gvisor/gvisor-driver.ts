@@ -7,6 +7,7 @@ import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts
 import { connectGuest } from '../../guest/connect-guest.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
+import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { cpuFeatures } from './cpu-features.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
 import { readRecord, writeRecord } from './gvisor-record.ts';
@@ -62,7 +63,12 @@ export class GvisorDriver implements Driver {
       return {
         usable: true,
         detail,
-        memoryCompatibility: `runsc ${platform.version} ${process.arch} ${cpuFeatures()}`,
+        memoryCompatibility: formatMemoryTraits({
+          program: 'runsc',
+          version: platform.version,
+          architecture: process.arch,
+          cpuFeatures: cpuFeatures(),
+        }),
         findings: platform.passedOver.map((message) => ({
           severity: 'warning' as const,
           message: `a faster platform of gVisor does not work here: ${message}`,
