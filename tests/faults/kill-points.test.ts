@@ -1,10 +1,12 @@
+import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Sandbox } from '@coppice/sdk';
-import { eventually, RunningDaemon } from '@coppice/testkit';
+import { eventually, RunningDaemon, tinyImage } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type KillPoint, killPoints } from '../../packages/daemon/src/services/kill-points.ts';
+import { collect, streamOf } from '../e2e/transfer/export-bytes.ts';
 
 /** Made ready beforehand by a daemon that nobody kills. */
 interface Scene {
@@ -179,7 +181,35 @@ describe('a daemon that is killed', () => {
         },
       };
     },
+    /** Of a file that brings its image, which is not here. */
+    import: async () => {
+      await daemon.client.images.import('shipped', shippedImage());
+      const sandbox = await daemon.client.sandboxes.create({ name: 'subject', image: 'shipped' });
+      await run(sandbox, 'echo old > /root/a; echo old > /root/b; echo old > /root/c');
+      const { id } = await sandbox.snapshot({ name: 'shipped' });
+      const file = await collect(daemon.client.snapshots.export(id));
+      await clear();
+      return {
+        call: () => daemon.client.snapshots.import(streamOf(file)),
+        check: async () => {
+          expect(readdirSync(join(daemon.home, 'imports'))).toEqual([]);
+          const [found] = await daemon.client.snapshots.list();
+          const images = (await daemon.client.images.list()).map(({ name }) => name);
+          expect(images).toEqual(found === undefined ? ['tiny'] : ['tiny', 'shipped']);
+          const { id } = found ?? (await daemon.client.snapshots.import(streamOf(file)));
+          const { sandboxes } = await daemon.client.snapshots.fork(id);
+          expect(await content(sandboxes[0]!)).toBe(old);
+        },
+      };
+    },
   };
+
+  /** The image that is here with another owner, and so with another digest. */
+  async function* shippedImage() {
+    const args = ['-c', '--owner=7', '-C', await tinyImage(), '.'];
+    const tar = spawn('tar', args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    yield* tar.stdout;
+  }
 
   /** What the daemon says there is, and what the kernel and the pool show. */
   async function compare(): Promise<{ said: object; seen: object; settled: boolean }> {
@@ -224,6 +254,8 @@ describe('a daemon that is killed', () => {
     for (const { id, name } of await daemon.client.sandboxes.list())
       if (name !== 'bystander') await daemon.client.sandboxes.at(id).destroy();
     for (const { id } of await daemon.client.snapshots.list()) await daemon.client.snapshots.delete(id);
+    for (const { id, name } of await daemon.client.images.list())
+      if (name === 'shipped') await daemon.client.images.remove(id);
   }
 
   async function walk(point: KillPoint, makeScene: () => Promise<Scene>): Promise<void> {

@@ -13,7 +13,8 @@ interface Copied {
   readonly bytes: number;
 }
 
-async function* counted(source: AsyncIterable<Uint8Array>, count: (bytes: number) => void) {
+/** Passes bytes on and says how many there were so far. */
+export async function* counted(source: AsyncIterable<Uint8Array>, count: (bytes: number) => void) {
   let bytes = 0;
   for await (const chunk of source) {
     bytes += chunk.length;

@@ -4,7 +4,7 @@ import { copyFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { IdSource, networkPolicySchema } from '@coppice/protocol';
 import { ContainerDriver, GvisorDriver, ImageStore, NftNetwork } from '@coppice/runtime';
-import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
+import { createDiskStore, type DiskStore, openPool, Parcels, type Pool } from '@coppice/store';
 import type { Config } from './config/config.ts';
 import type { Home } from './config/home.ts';
 import type { Programs } from './config/programs.ts';
@@ -16,12 +16,14 @@ import type { Core } from './services/core.ts';
 import { DoctorService } from './services/doctor-service.ts';
 import { EventService } from './services/event-service.ts';
 import { ExecService } from './services/exec-service.ts';
+import { ExportService } from './services/export-service.ts';
 import { FileService } from './services/file-service.ts';
 import { ForkService } from './services/fork-service.ts';
 import { GuestDoor } from './services/guest-door.ts';
 import { Housekeeper } from './services/housekeeper.ts';
 import { IdleWatch } from './services/idle-watch.ts';
 import { ImageService } from './services/image-service.ts';
+import { ImportService } from './services/import-service.ts';
 import { JobService } from './services/job-service.ts';
 import { Journal } from './services/journal.ts';
 import { KeyedLock } from './services/keyed-lock.ts';
@@ -48,9 +50,9 @@ import { SnapshotSizer } from './services/snapshot-sizer.ts';
 import { SnapshotTaker } from './services/snapshot-taker.ts';
 import { TerminalService } from './services/terminal-service.ts';
 import { TokenService } from './services/token-service.ts';
-import { TransferService } from './services/transfer-service.ts';
 import { TreeAccess } from './services/tree-access.ts';
 import { WarmPool } from './services/warm-pool.ts';
+import { ImportSpool } from './transfer/import-spool.ts';
 import { version } from './version.ts';
 
 export interface DaemonOptions {
@@ -177,7 +179,10 @@ export class Daemon {
     const restorer = new RestoreService(core, lifecycle);
     const forks = new ForkService({ core, creator, taker, sizer, snapshots, names });
     const lineage = new LineageService(state, images);
-    const transfer = new TransferService();
+    const parcels = new Parcels(programs.parcel);
+    const exporter = new ExportService(core, images, parcels);
+    const spool = ImportSpool.open(home.importsDir);
+    const importer = new ImportService({ core, images, parcels, spool, sizer });
     const metrics = new MetricsService(state, journal, warm);
     const watch = new IdleWatch(core, lifecycle, pauser);
     const startedMs = now();
@@ -191,6 +196,7 @@ export class Daemon {
       restorer,
       merger,
       pauser,
+      undoImport: (snapshotId, imageDigest) => importer.undo(snapshotId, imageDigest),
       keepUnknown: options.restoreBackup ?? false,
     }).begin();
     recovery.swept.then(swept.resolve, swept.reject);
@@ -238,8 +244,8 @@ export class Daemon {
         restore: (ref, snapshotRef) => restorer.restore(ref, snapshotRef),
         forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
         forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
-        export: () => transfer.export(),
-        import: () => transfer.import(),
+        export: (ref, options) => exporter.export(ref, options),
+        import: (file, input, call) => importer.import(file, input, call),
       },
       compare: {
         diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),

@@ -511,7 +511,7 @@ export const routes = {
     answer: 'json',
     query: snapshots.importQuery,
     upload: true,
-    result: snapshots.snapshotSchema,
+    result: snapshots.importedSchema,
     status: 201,
   }),
   restoreSandbox: route({

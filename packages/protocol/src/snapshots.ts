@@ -143,17 +143,29 @@ export const lineageNodeSchema = z.object({
 export const lineageSchema = z.object({ nodes: z.array(lineageNodeSchema) });
 export type LineageNode = z.infer<typeof lineageNodeSchema>;
 
-export const exportQuery = z.strictObject({
-  memory: z
+const flag = (standard: boolean) =>
+  z
     .enum(['true', 'false'])
     .transform((text) => text === 'true')
-    .default(true),
+    .default(standard);
+export const exportQuery = z.strictObject({
+  memory: flag(true),
+  /** Carry the image too, so that the file needs nothing where it is imported. */
+  image: flag(true),
+  /** Carry the values of its environment, which may be secrets. Their names are always in the file. */
+  env: flag(false),
 });
 export const importQuery = z.strictObject({
   name: nameSchema.optional(),
   /** Take the files alone where the memory in the file does not fit this machine. */
-  disk_only: z
-    .enum(['true', 'false'])
-    .transform((text) => text === 'true')
-    .default(false),
+  disk_only: flag(false),
 });
+export const importedSchema = snapshotSchema.extend({
+  /** The file brought its image; otherwise it was here already. */
+  image_added: z.boolean(),
+  /** The file holds memory that was not taken, as asked. */
+  memory_left_out: z.boolean(),
+  /** Variables of its environment whose values are not in the file. */
+  missing_env: z.array(z.string()),
+});
+export type Imported = z.infer<typeof importedSchema>;

@@ -1,7 +1,15 @@
 import { Readable } from 'node:stream';
-import type { RouteBody, Snapshot } from '@coppice/protocol';
+import type { Imported, RouteBody, Snapshot } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import { type Forks, forksOf } from './sandbox.ts';
+
+export interface ExportOptions extends CallOptions {
+  readonly memory?: boolean;
+  readonly image?: boolean;
+  readonly env?: boolean;
+}
+
+const flag = (on: boolean): 'true' | 'false' => (on ? 'true' : 'false');
 
 /** Snapshots of all sandboxes, also of those that are gone. References: an id, or `sandbox:name`. */
 export class Snapshots {
@@ -33,12 +41,15 @@ export class Snapshots {
     );
   }
 
-  /** One file that `import` takes in on this machine or another. */
+  /**
+   * One file that `import` takes in on this machine or another: with the memory of a checkpoint and with its image unless
+   * told otherwise, without the values of its environment unless asked for.
+   */
   export(
     snapshot: string,
-    { memory = true, signal }: { readonly memory?: boolean } & CallOptions = {},
+    { memory = true, image = true, env = false, signal }: ExportOptions = {},
   ): AsyncGenerator<Buffer, void, undefined> {
-    const query = { memory: memory ? 'true' : 'false' } as const;
+    const query = { memory: flag(memory), image: flag(image), env: flag(env) };
     return this.#caller.bytes('exportSnapshot', { params: { snapshot }, query, signal });
   }
 
@@ -49,10 +60,10 @@ export class Snapshots {
       readonly diskOnly?: boolean;
       readonly sizeBytes?: number;
     } & CallOptions = {},
-  ): Promise<Snapshot> {
+  ): Promise<Imported> {
     const { name, diskOnly = false, sizeBytes, signal } = options;
     return this.#caller.call('importSnapshot', {
-      query: { ...(name === undefined ? {} : { name }), disk_only: diskOnly ? 'true' : 'false' },
+      query: { ...(name === undefined ? {} : { name }), disk_only: flag(diskOnly) },
       upload: Readable.from(file, { objectMode: false }),
       uploadBytes: sizeBytes,
       signal,

@@ -1,36 +1,70 @@
 import { createWriteStream } from 'node:fs';
-import { rename, rm, stat } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
+import type { Cli } from '../cli.ts';
+import { counted } from '../transfer.ts';
 import { formatBytes } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
+
+interface Options {
+  readonly output?: string;
+  readonly memory: boolean;
+  readonly image: boolean;
+  readonly withEnv?: boolean;
+}
+
+/** Under another name until it is whole. Who may read the file may read what was in the sandbox. */
+const writeWhole = async (file: string, content: AsyncIterable<Uint8Array>): Promise<void> => {
+  const partial = `${file}.${process.pid}.part`;
+  try {
+    await pipeline(content, createWriteStream(partial, { flags: 'wx', mode: 0o600 }));
+    await rename(partial, file);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+};
+
+const exportTo = async (cli: Cli, snapshot: string, file: string, options: Options): Promise<number> =>
+  cli.out.during(`exporting ${snapshot}`, async (progress) => {
+    const { memory, image, withEnv: env = false } = options;
+    const source = cli.coppice.snapshots.export(snapshot, { memory, image, env, signal: cli.signal });
+    let bytes = 0;
+    const content = counted(source, (done) => {
+      bytes = done;
+      progress.update({ done });
+    });
+    if (file === '-') await pipeline(content, cli.io.stdout, { end: false });
+    else await writeWhole(file, content);
+    return bytes;
+  });
 
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'export', 'Write a snapshot or checkpoint to one file')
     .argument('<snapshot>', 'id, or sandbox:snapshot')
-    .argument('<file>', 'where to')
+    .option('-o, --output <file>', 'where to, - for standard output (default: <sandbox>-<snapshot>.coppice)')
     .option('--no-memory', 'leave the memory of a checkpoint out')
-    .addHelpText('after', examples('coppice export dev:baseline baseline.coppice'))
-    .action(async (snapshot: string, file: string, { memory }: { readonly memory: boolean }) => {
-      const partial = `${file}.${process.pid}.part`;
-      const bytes = await cli.out.during(`exporting ${snapshot}`, async (progress) => {
-        let done = 0;
-        const source = cli.coppice.snapshots.export(snapshot, { memory, signal: cli.signal });
-        const counting = async function* () {
-          for await (const chunk of source) {
-            done += chunk.length;
-            progress.update({ done });
-            yield chunk;
-          }
-        };
-        try {
-          await pipeline(counting(), createWriteStream(partial, { flags: 'wx', mode: 0o600 }));
-          await rename(partial, file);
-        } catch (error) {
-          await rm(partial, { force: true });
-          throw error;
-        }
-        return (await stat(file)).size;
-      });
-      cli.out.result({ file, bytes }, () => `wrote ${file}, ${formatBytes(bytes)}`);
+    .option('--no-image', 'leave the image out: a small file, for where the same image is already')
+    .option('--with-env', 'put the values of its environment variables in, which may be secrets')
+    .addHelpText(
+      'after',
+      examples(
+        'coppice export dev:baseline -o baseline.coppice',
+        'coppice export dev:baseline -o - | ssh there coppice import -',
+      ),
+    )
+    .action(async (ref: string, options: Options) => {
+      const snapshot = await cli.coppice.snapshots.get(ref, { signal: cli.signal });
+      const file = options.output ?? `${snapshot.sandbox_name}-${snapshot.name}.coppice`;
+      const bytes = await exportTo(cli, snapshot.id, file, options);
+      if (file === '-') return;
+      const memory = snapshot.has_memory && options.memory;
+      const held = [
+        ...(options.image ? [`image ${snapshot.image}`] : []),
+        'files',
+        ...(memory ? ['memory'] : []),
+      ];
+      const result = { file, bytes, snapshot_id: snapshot.id, image: options.image, memory };
+      cli.out.result(result, () => `wrote ${file}, ${formatBytes(bytes)}: ${held.join(', ')}`);
     });
 };

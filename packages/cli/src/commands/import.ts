@@ -1,5 +1,8 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { CoppiceError } from '@coppice/protocol/errors';
+import type { Cli } from '../cli.ts';
+import { counted } from '../transfer.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -7,27 +10,51 @@ interface Options {
   readonly diskOnly?: boolean;
 }
 
+const openSource = async (cli: Cli, file: string) => {
+  if (file === '-') return { stream: cli.io.stdin as AsyncIterable<Uint8Array>, sizeBytes: undefined };
+  const found = await stat(file).catch((cause: NodeJS.ErrnoException) => {
+    throw new CoppiceError('not_found', `${file} cannot be read: ${cause.message}`, {
+      hint: 'Check the path; nothing was imported.',
+      cause,
+    });
+  });
+  if (!found.isFile())
+    throw new CoppiceError('invalid_argument', `${file} is no file`, {
+      hint: 'Name the file that `coppice export` wrote, or - for standard input.',
+    });
+  return { stream: createReadStream(file) as AsyncIterable<Uint8Array>, sizeBytes: found.size };
+};
+
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'import', 'Take in a snapshot or checkpoint that export wrote')
-    .argument('<file>', 'the file')
-    .option('--name <name>', 'name of the snapshot')
-    .option('--disk-only', 'take the files where the memory does not fit this machine')
+    .argument('<file>', 'the file, - for standard input')
+    .option('--name <name>', 'name of the snapshot (default: the one that it had)')
+    .option('--disk-only', 'take the files alone, where the memory does not fit this machine')
     .addHelpText('after', examples('coppice import baseline.coppice', 'coppice create --from sn_…'))
     .action(async (file: string, { name, diskOnly = false }: Options) => {
-      const { size } = await stat(file);
-      const snapshot = await cli.out.during(`importing ${file}`, (progress) => {
-        let done = 0;
-        const content = createReadStream(file).on('data', (chunk) => {
-          done += chunk.length;
-          progress.update({ done, total: size });
-        });
-        return cli.coppice.snapshots.import(content, {
-          ...(name === undefined ? {} : { name }),
-          diskOnly,
-          sizeBytes: size,
-          signal: cli.signal,
-        });
-      });
-      cli.out.result(snapshot, () => `${snapshot.name}  ${snapshot.id}`);
+      const { stream, sizeBytes } = await openSource(cli, file);
+      const imported = await cli.out.during(`importing ${file}`, (progress) =>
+        cli.coppice.snapshots.import(
+          counted(stream, (done) =>
+            progress.update({ done, ...(sizeBytes === undefined ? {} : { total: sizeBytes }) }),
+          ),
+          {
+            ...(name === undefined ? {} : { name }),
+            ...(sizeBytes === undefined ? {} : { sizeBytes }),
+            diskOnly,
+            signal: cli.signal,
+          },
+        ),
+      );
+      cli.out.result(imported, () =>
+        [
+          `${imported.name}  ${imported.id}  ${imported.has_memory ? 'with memory' : 'files alone'}`,
+          ...(imported.image_added ? [`added the image ${imported.image}`] : []),
+          ...(imported.memory_left_out ? ['its memory was left out'] : []),
+          ...(imported.missing_env.length > 0
+            ? [`not in the file: the values of ${imported.missing_env.join(', ')}; give them with --env`]
+            : []),
+        ].join('\n'),
+      );
     });
 };

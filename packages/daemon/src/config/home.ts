@@ -59,6 +59,10 @@ export class Home {
   get transferDir(): string {
     return join(this.directory, 'transfer');
   }
+  /** Files on their way in, until they are known to be whole. */
+  get importsDir(): string {
+    return join(this.directory, 'imports');
+  }
   /** The notes that agents share. */
   get vaultDir(): string {
     return join(this.directory, 'vault');

@@ -6,6 +6,7 @@ import { CoppiceError } from '@coppice/protocol';
 export interface Programs {
   readonly agent: string;
   readonly launch: string;
+  readonly parcel: string;
   readonly pool: string;
   readonly relay: string;
 }
@@ -18,6 +19,7 @@ export function findPrograms(from: string): Programs {
       return {
         agent: join(build, 'coppice-agent'),
         launch: join(build, 'coppice-launch'),
+        parcel: join(build, 'coppice-parcel'),
         pool: join(build, 'coppice-pool'),
         relay: join(build, 'coppice-relay'),
       };

@@ -15,7 +15,9 @@ export type Intent =
       readonly baseSnapshotId: string | null;
       readonly prefer: 'ours' | 'theirs' | null;
     }
-  | { readonly kind: 'pause'; readonly checkpointed: boolean };
+  | { readonly kind: 'pause'; readonly checkpointed: boolean }
+  /** Of no sandbox: it stands under the id of the snapshot that is to be. The image only where the file brings it. */
+  | { readonly kind: 'import'; readonly imageDigest: string | null };
 
 /** A sandbox has one intent at most, as calls on it wait for each other. */
 export class IntentTable {

@@ -43,6 +43,25 @@ export class ImageService {
     if (image !== undefined) this.#remember(image);
   }
 
+  stored(imageId: string): Promise<StoredImage> {
+    return this.#store.get(imageId);
+  }
+
+  async findByDigest(digest: string): Promise<ImageRef | undefined> {
+    return (await this.#store.list()).find((image) => image.digest === digest);
+  }
+
+  /** An image of another machine, with what `fill` writes as its files. */
+  async importTree(name: string, digest: string, fill: (rootfs: string) => Promise<void>): Promise<ImageRef> {
+    return this.#made(await this.#store.importTree(name, digest, fill));
+  }
+
+  /** What an import brought that did not come to its end. */
+  async dropUnused(digest: string): Promise<void> {
+    const image = await this.findByDigest(digest);
+    if (image !== undefined && this.#usersOf(image.id).length === 0) await this.remove(image.id);
+  }
+
   rootfs(imageId: string): string {
     return this.#store.rootfs(imageId);
   }
@@ -174,7 +193,8 @@ export class ImageService {
 function sourceText(source: ImageSource): string {
   switch (source.kind) {
     case 'host':
-      return 'host';
+    case 'export':
+      return source.kind;
     case 'debian':
       return `debian:${source.suite}`;
     case 'archive':

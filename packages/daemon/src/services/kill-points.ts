@@ -44,5 +44,10 @@ export const killPoints = [
   'resume.recorded',
   'resume.machine-started',
   'resume.committed',
+  'import.recorded',
+  'import.image-made',
+  'import.disk-made',
+  'import.taken',
+  'import.committed',
 ] as const;
 export type KillPoint = (typeof killPoints)[number];

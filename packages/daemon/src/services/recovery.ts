@@ -17,6 +17,7 @@ export interface RecoveryParts {
   readonly restorer: RestoreService;
   readonly merger: MergeService;
   readonly pauser: Pauser;
+  readonly undoImport: (snapshotId: string, imageDigest: string | null) => Promise<void>;
   /** After a backup came back: what the tables do not know may be newer than they are, so it is left alone. */
   readonly keepUnknown: boolean;
 }
@@ -46,7 +47,11 @@ export class Recovery {
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
     const records = state.sandboxes.all();
     const known = new Set(records.map((record) => record.id));
-    for (const sandboxId of intents.keys()) if (!known.has(sandboxId)) state.intents.clear(sandboxId);
+    const imports: Promise<void>[] = [];
+    for (const [key, intent] of intents) {
+      if (intent.kind === 'import') imports.push(this.#parts.undoImport(key, intent.imageDigest));
+      else if (!known.has(key)) state.intents.clear(key);
+    }
 
     const concerned = records.filter((record) => record.state === 'running' || intents.has(record.id));
     const keep = new Set(
@@ -60,7 +65,7 @@ export class Recovery {
         .map(({ id }) => pauseId(id)),
     );
     for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
-    const swept = this.#sweep(keep, known, needed);
+    const swept = Promise.all([this.#sweep(keep, known, needed), ...imports]).then(() => {});
     const settling = concerned.map((record) => {
       const intent = intents.get(record.id);
       let arrived: () => void = () => {};
@@ -177,6 +182,9 @@ export class Recovery {
           if (machine === undefined) lifecycle.fail(record, 'it ended while no daemon was there to see it');
           else journal.finish(id, () => {});
         }
+        return;
+      case 'import':
+        // Of no sandbox, so it never comes here.
         return;
     }
   }

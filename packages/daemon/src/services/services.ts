@@ -7,11 +7,14 @@ import type {
   Diff,
   Doctor,
   Event,
+  exportQuery,
   Forked,
   fileDiffSchema,
   forkSandboxSchema,
   forkSnapshotSchema,
   Image,
+  Imported,
+  importQuery,
   LineageNode,
   listSandboxesQuery,
   Merged,
@@ -84,12 +87,13 @@ export interface Services {
     ): Promise<Forked>;
     export(
       snapshotRef: string,
-      withMemory: boolean,
+      options: z.output<typeof exportQuery>,
     ): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }>;
     import(
       file: AsyncIterable<Uint8Array>,
-      input: { name?: string | undefined; disk_only: boolean },
-    ): Promise<Snapshot>;
+      input: z.output<typeof importQuery>,
+      options?: CallOptions,
+    ): Promise<Imported>;
   };
   readonly compare: {
     diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff>;

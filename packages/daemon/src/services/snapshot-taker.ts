@@ -1,10 +1,9 @@
-import { readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord, SnapshotShape } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
+import { directoryBytes } from './directory-bytes.ts';
 import { wrongState } from './lifecycle.ts';
 
 export interface SnapshotRequest {
@@ -157,10 +156,3 @@ const shapeOf = (record: SandboxRecord): SnapshotShape => ({
   idleAction: record.idleAction,
   maxLifetimeS: record.maxLifetimeS,
 });
-
-async function directoryBytes(directory: string): Promise<number> {
-  let bytes = 0;
-  for (const entry of await readdir(directory, { withFileTypes: true, recursive: true }))
-    if (entry.isFile()) bytes += (await stat(join(entry.parentPath, entry.name))).blocks * 512;
-  return bytes;
-}

@@ -83,10 +83,10 @@ export const createHandlers = (services: Services): Handlers => ({
   getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
   deleteSnapshot: ({ params }) => done(services.snapshots.delete(params.snapshot)),
   exportSnapshot: async ({ params, query }) => ({
-    ...(await services.snapshots.export(params.snapshot, query.memory)),
-    contentType: 'application/zstd',
+    ...(await services.snapshots.export(params.snapshot, query)),
+    contentType: 'application/vnd.coppice.export',
   }),
-  importSnapshot: ({ query, upload }) => services.snapshots.import(upload, query),
+  importSnapshot: ({ query, upload, signal }) => services.snapshots.import(upload, query, { signal }),
   restoreSandbox: ({ params, body }) => services.snapshots.restore(params.sandbox, body.snapshot),
   forkSnapshot: ({ params, body, signal }) =>
     services.snapshots.forkSnapshot(params.snapshot, body, { signal }),
