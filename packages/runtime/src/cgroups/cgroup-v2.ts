@@ -102,7 +102,8 @@ export class FreezerV2 implements CgroupFreezer {
 
   async thaw(group: string): Promise<void> {
     const directory = join(this.#mount, group);
-    if (readCgroupFile(join(directory, 'cgroup.freeze')) === '') return;
+    // Gone, or not told to stand still.
+    if (readCgroupNumber(join(directory, 'cgroup.freeze')) === 0) return;
     writeCgroupFile(join(directory, 'cgroup.freeze'), '0');
     const events = join(directory, 'cgroup.events');
     await until(`thawing ${group}`, deadlineMs, () => readCgroupNumber(events, 'frozen') === 0);
@@ -111,7 +112,8 @@ export class FreezerV2 implements CgroupFreezer {
   async kill(group: string): Promise<void> {
     const directory = join(this.#mount, group);
     const events = join(directory, 'cgroup.events');
-    if (readCgroupFile(events) === '') return;
+    // Also when the group is gone. Each write waits for whatever else is done to cgroups on the machine; a look does not.
+    if (readCgroupNumber(events, 'populated') === 0) return;
     // Takes all at once, those being born included; frozen processes die too.
     writeCgroupFile(join(directory, 'cgroup.kill'), '1');
     await until(`killing every process of ${group}`, deadlineMs, () => {

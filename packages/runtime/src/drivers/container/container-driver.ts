@@ -11,7 +11,13 @@ import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
 import { firstIdOf, IdSlots } from './id-slots.ts';
 import { Launcher } from './launcher.ts';
-import { type MachineRecord, readBootId, readMachineRecord, writeMachineRecord } from './machine-record.ts';
+import {
+  completeMachineRecord,
+  type MachineRecord,
+  readBootId,
+  readMachineRecord,
+  writeMachineRecord,
+} from './machine-record.ts';
 
 export interface ContainerDriverOptions {
   /** COPPICE_HOME; sandboxes have their sockets and records in `run/<id>` below it. */
@@ -146,7 +152,7 @@ export class ContainerDriver implements Driver {
         v2Directory: cgroup.v2Directory,
         settings: cgroup.settings(spec.limits),
       });
-      writeMachineRecord(runDir, { ...record, init, monitor });
+      completeMachineRecord(runDir, record, { init, monitor });
       const machine = await this.#take(spec.id, init);
       this.#launcher.endMonitor(monitor, init);
       return machine;

@@ -71,10 +71,13 @@ export class ContainerMachine implements Machine {
 
   async stop(graceMs: number): Promise<void> {
     if (!this.#ended) {
-      // One that stands still can neither hear nor end.
-      await this.thaw();
-      if (graceMs > 0) await this.#ask(graceMs);
-      if (!this.#ended) await this.#parts.cgroup.kill();
+      if (graceMs > 0) {
+        // One that stands still can neither hear nor end.
+        await this.thaw();
+        await this.#ask(graceMs);
+      }
+      // The end is announced sooner than looking for it would find it.
+      if (!this.#ended) await Promise.race([this.#parts.cgroup.kill(), this.exited]);
     }
     await this.exited;
   }

@@ -1,4 +1,4 @@
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
 
@@ -22,16 +22,27 @@ export function readMachineRecord(runDir: string): MachineRecord | undefined {
     const record = JSON.parse(readFileSync(join(runDir, fileName), 'utf8')) as MachineRecord;
     return record.driver === 'container' ? record : undefined;
   } catch (error) {
-    // Written in one step; text that is not ours belongs to a machine that is not ours either.
+    // Written in one step each time; text that is not ours belongs to a machine that is not ours either.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT' || error instanceof SyntaxError) return undefined;
     throw error;
   }
 }
 
+/** Into a directory that has none yet. */
 export function writeMachineRecord(runDir: string, record: MachineRecord): void {
-  const file = join(runDir, fileName);
-  writeFileSync(`${file}.new`, JSON.stringify(record), { mode: 0o600 });
-  renameSync(`${file}.new`, file);
+  writeFileSync(join(runDir, fileName), JSON.stringify(record), { mode: 0o600 });
+}
+
+/**
+ * Adds to what was written. The longer text goes over the shorter in one write, which no kill can cut in two; a rename over the
+ * old file would have the filesystem write both out at once.
+ */
+export function completeMachineRecord(
+  runDir: string,
+  record: MachineRecord,
+  found: Required<Pick<MachineRecord, 'init' | 'monitor'>>,
+): void {
+  writeFileSync(join(runDir, fileName), JSON.stringify({ ...record, ...found }), { flag: 'r+' });
 }
 
 export const readBootId = (): string => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
