@@ -6,7 +6,8 @@ export interface GuideCall {
 
 const calls = (text: TemplateStringsArray): GuideCall[] => JSON.parse(`[${text.raw[0]}]`) as GuideCall[];
 
-/** The calls of the guide for agents, letter by letter; only `a1b2c3d4-...` and `<losing-fork-n>` stand for ids. */
+/** The calls of the guide for agents, letter by letter; only `a1b2c3d4-...` and `<losing-fork-n>` stand for ids,
+ * and the directory of transfers and port 9090 of the host for those that a test may use. */
 export const guide = {
   disposable: calls`
     { "tool": "workspace_create", "arguments": { "name": "sandbox-untrusted-script" } },
@@ -49,8 +50,12 @@ export const guide = {
   background: calls`
     { "tool": "exec_background", "arguments": { "workspace_id": "a1b2c3d4-...", "command": "cd /app && cargo build --release 2>&1", "workdir": "/app" } },
     { "tool": "exec_poll", "arguments": { "workspace_id": "a1b2c3d4-...", "job_id": 1 } }`,
+  transfer: calls`
+    { "tool": "file_upload", "arguments": { "workspace_id": "a1b2c3d4-...", "host_path": "/var/lib/agentiso/transfers/dataset.csv", "guest_path": "/app/data/dataset.csv" } },
+    { "tool": "file_download", "arguments": { "workspace_id": "a1b2c3d4-...", "guest_path": "/app/output/results.json", "host_path": "/var/lib/agentiso/transfers/results.json" } }`,
   ports: calls`
     { "tool": "port_forward", "arguments": { "workspace_id": "a1b2c3d4-...", "guest_port": 8080 } },
+    { "tool": "port_forward", "arguments": { "workspace_id": "a1b2c3d4-...", "guest_port": 8080, "host_port": 9090 } },
     { "tool": "port_forward_remove", "arguments": { "workspace_id": "a1b2c3d4-...", "guest_port": 8080 } }`,
   git: calls`
     { "tool": "workspace_create", "arguments": { "name": "git-work", "allow_internet": true } },

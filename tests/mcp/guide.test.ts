@@ -1,3 +1,6 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Agent, type Answer } from './agent.ts';
@@ -31,15 +34,18 @@ describe('the guide for agents', () => {
   let daemon: RunningDaemon;
   let agent: Agent;
   let follow: Follower;
+  let transfers: string;
 
   beforeAll(async () => {
-    daemon = await daemonWithGit();
+    transfers = await mkdtemp(join(tmpdir(), 'coppice-transfers-'));
+    daemon = await daemonWithGit({ transfer_dir: transfers });
     agent = await Agent.overHttp(daemon);
     follow = new Follower(agent);
   });
   afterAll(async () => {
     await agent?.client.close();
     await daemon?.[Symbol.asyncDispose]();
+    if (transfers !== undefined) await rm(transfers, { recursive: true, force: true });
   });
 
   test('pattern 1: a disposable sandbox runs a script and leaves nothing behind', async () => {
@@ -199,13 +205,33 @@ describe('the guide for agents', () => {
     });
   });
 
+  test('files go to the workspace and back through the directory that is configured for it', async () => {
+    const [upload, download] = guide.transfer.map((call) => ({
+      ...call,
+      arguments: {
+        ...call.arguments,
+        host_path: (call.arguments.host_path as string).replace('/var/lib/agentiso/transfers', transfers),
+      },
+    }));
+    await writeFile(join(transfers, 'dataset.csv'), 'a,b\n1,2\n');
+    await follow.make(upload);
+    const work = 'mkdir -p /app/output && wc -l < /app/data/dataset.csv > /app/output/results.json';
+    await agent.ok('exec', { workspace_id: 'editing', command: work });
+    expect(await follow.make(download)).toMatchObject({ bytes: 2 });
+    expect(await readFile(join(transfers, 'results.json'), 'utf8')).toBe('2\n');
+  });
+
   test('a port is forwarded to a port of the host that is assigned, and removed again', async () => {
-    const [forward, remove] = guide.ports;
+    const [forward, forwardTo, remove] = guide.ports;
     const { host_port: port } = await follow.make<{ host_port: number }>(forward);
     expect(port).toBeGreaterThanOrEqual(1024);
     expect(await agent.ok('workspace_info', { workspace_id: 'editing' })).toMatchObject({
       network: { port_forwards: [{ guest_port: 8080, host_port: port }] },
     });
+    await follow.make(remove);
+    // The port was free a moment ago; 9090 itself may be another program's.
+    const chosen = { ...forwardTo!, arguments: { ...forwardTo!.arguments, host_port: port } };
+    expect(await follow.make(chosen)).toMatchObject({ guest_port: 8080, host_port: port });
     await follow.make(remove);
     const low = await agent.refused('port_forward', {
       workspace_id: 'editing',

@@ -113,6 +113,9 @@ test('files move between the host and a workspace inside the transfer directory 
     '/etc/passwd',
   ])
     expect(await ann.refused('file_upload', upload(path)), path).toContain('unsafe');
+  const elsewhere = await ann.refused('file_upload', upload('/var/lib/agentiso/transfers/dataset.csv'));
+  expect(elsewhere).toContain(`${directory}/`);
+  expect(elsewhere).toContain('`transfer_dir` in config.json');
   const before = await readFile(token, 'utf8');
   for (const path of [token, '../token', 'up/token', 'link', 'up/new-file', '/tmp/coppice-outside'])
     expect(await ann.refused('file_download', download(path)), path).toContain('unsafe');

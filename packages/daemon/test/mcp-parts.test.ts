@@ -50,6 +50,19 @@ describe('a confined directory', () => {
     },
   );
 
+  test('takes paths that begin as it was configured, also where that leads through a link', async () => {
+    await symlink(base, `${base}-link`);
+    try {
+      const linked = await ConfinedDirectory.open(`${base}-link/inside/`, 'transfer directory');
+      await linked.write(`${base}-link/inside/a`, bytes('x'));
+      expect(await read(join(inside, 'a'))).toBe('x');
+      await expect(linked.read(`${base}-link/secret`)).rejects.toEqual(unsafe);
+      await expect(linked.read(`${base}-link/inside/../secret`)).rejects.toEqual(unsafe);
+    } finally {
+      await rm(`${base}-link`);
+    }
+  });
+
   test('refuses a directory beside it whose name starts as its own does', async () => {
     await mkdir(`${inside}-not`);
     await writeFile(`${inside}-not/file`, 'x');

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
-import { isAbsolute, join } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 
 const directoryFlags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
@@ -19,17 +19,23 @@ export interface ConfinedEntry {
  */
 export class ConfinedDirectory {
   readonly #root: string;
+  /** As it was configured, which may lead through links; paths may begin with either. */
+  readonly #given: string;
   /** For people: what this directory is for. */
   readonly #purpose: string;
+  /** How it is made another one, where it can be. */
+  readonly #setting: string | undefined;
 
-  private constructor(root: string, purpose: string) {
+  private constructor(root: string, given: string, purpose: string, setting: string | undefined) {
     this.#root = root;
+    this.#given = given;
     this.#purpose = purpose;
+    this.#setting = setting;
   }
 
-  static async open(root: string, purpose: string): Promise<ConfinedDirectory> {
+  static async open(root: string, purpose: string, setting?: string): Promise<ConfinedDirectory> {
     await mkdir(root, { recursive: true, mode: 0o700 });
-    return new ConfinedDirectory(await realpath(root), purpose);
+    return new ConfinedDirectory(await realpath(root), resolve(root), purpose, setting);
   }
 
   get path(): string {
@@ -185,8 +191,9 @@ export class ConfinedDirectory {
     if (path.includes('\0')) throw new CoppiceError('invalid_argument', 'the path holds a NUL byte');
     let inside = path;
     if (isAbsolute(path)) {
-      if (path !== this.#root && !path.startsWith(`${this.#root}/`)) this.#outside(path);
-      inside = path.slice(this.#root.length);
+      const base = [this.#root, this.#given].find((root) => path === root || path.startsWith(`${root}/`));
+      if (base === undefined) this.#outside(path);
+      inside = path.slice(base.length);
     }
     const parts = inside.split('/').filter((part) => part !== '' && part !== '.');
     if (parts.includes('..')) this.#outside(path);
@@ -195,7 +202,7 @@ export class ConfinedDirectory {
 
   #outside(path: string): never {
     throw new CoppiceError('unsafe', `${path} is outside of the ${this.#purpose}`, {
-      hint: `Use a path inside ${join(this.#root, '/')}, or one relative to it.`,
+      hint: `Use a path inside ${join(this.#root, '/')}, or one relative to it${this.#setting === undefined ? '' : `; the user makes it another directory with ${this.#setting}`}.`,
     });
   }
 

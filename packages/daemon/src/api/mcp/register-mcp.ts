@@ -44,7 +44,11 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
   const parts = {
     services: options.services,
     sessions: new Sessions({ maxSandboxes: options.maxSandboxesPerSession }),
-    transfers: await ConfinedDirectory.open(options.transferDir, 'transfer directory'),
+    transfers: await ConfinedDirectory.open(
+      options.transferDir,
+      'transfer directory',
+      '`transfer_dir` in config.json',
+    ),
     vault: new Vault(await ConfinedDirectory.open(options.vaultDir, 'vault')),
   };
   const toolSets = new Map<string, ToolSet>();
