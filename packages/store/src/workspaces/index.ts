@@ -6,4 +6,4 @@ export { describeSnapshot, shortId } from './resolve-reference.ts';
 export { checkSettingKey, readSettings, writeSetting } from './settings.ts';
 export { engineNames, type SnapshotRecord, type WorktreeRecord } from './snapshot-record.ts';
 export type { VerifyReport } from './verify-snapshots.ts';
-export { createWorkspace, resolveWorktree, Workspace } from './workspace.ts';
+export { createWorkspace, Workspace } from './workspace.ts';

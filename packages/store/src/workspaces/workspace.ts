@@ -182,9 +182,3 @@ export const createWorkspace = async (
   options: CreateWorkspaceOptions,
 ): Promise<RepositoryRecord & { root: string }> =>
   (await import('./create-workspace.ts')).createWorkspace(options);
-
-/** The directory of the worktree that a path is in, for whoever wants to use it as a plain directory. */
-export const resolveWorktree = (directory: string): { root: string; worktree: string; payload: string } => {
-  const { layout, worktree } = new WorkspaceSession({ directory });
-  return { root: layout.root, worktree, payload: layout.payload(worktree) };
-};
