@@ -26,9 +26,11 @@ const programs = {
   btrfs: ['btrfs', '--version'],
 } as const;
 
-export const describeMachine = async (): Promise<Machine> => {
+export const describeMachine = async (
+  peers: Readonly<Record<string, readonly [string, ...string[]]>> = programs,
+): Promise<Machine> => {
   const versions: Record<string, string> = { node: process.version };
-  for (const [name, [program, ...args]] of Object.entries(programs))
+  for (const [name, [program, ...args]] of Object.entries(peers))
     versions[name] = await versionOf(program, args);
   return {
     cpu: cpus()[0]?.model.trim() ?? 'unknown',

@@ -21,6 +21,7 @@ export const plotOf = ({ rows, machine, measured_at }: BenchResults): string => 
   const about = `${machine.cpu}, ${machine.cores} cores, Linux ${machine.kernel}, ${measured_at.slice(0, 10)}`;
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${size.width} ${height}" font-family="sans-serif" font-size="13">`,
+    '<title>Coppice against its targets</title>',
     `<rect width="${size.width}" height="${height}" fill="#ffffff"/>`,
     text(16, 26, 'Coppice against its targets', 'font-size="18" font-weight="bold"'),
     text(16, 46, about, 'fill="#555555"'),
@@ -33,7 +34,8 @@ export const plotOf = ({ rows, machine, measured_at }: BenchResults): string => 
   ].join('\n');
 };
 
-export const writePlot = (results: BenchResults): void => writeFileSync(plotFile, plotOf(results));
+export const writePlot = (results: BenchResults, file: string = plotFile): void =>
+  writeFileSync(file, plotOf(results));
 
 /** How many times worse than its target; below 1 is better. */
 const timesWorse = ({ target, value }: TargetResult): number => {

@@ -28,10 +28,10 @@ export interface BenchResults {
 const resultsFile = fileURLToPath(new URL('../results.json', import.meta.url));
 
 /** Undefined where nobody has measured yet. */
-export const readResults = (): BenchResults | undefined => {
+export const readResults = (file: string = resultsFile): BenchResults | undefined => {
   let text: string;
   try {
-    text = readFileSync(resultsFile, 'utf8');
+    text = readFileSync(file, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
@@ -44,5 +44,5 @@ const significant = (key: string, value: unknown): unknown =>
     ? Number(value.toPrecision(4))
     : value;
 
-export const writeResults = (results: BenchResults): void =>
-  writeFileSync(resultsFile, `${JSON.stringify(results, significant, 2)}\n`);
+export const writeResults = (results: BenchResults, file: string = resultsFile): void =>
+  writeFileSync(file, `${JSON.stringify(results, significant, 2)}\n`);

@@ -4,8 +4,12 @@ export interface Peer {
   /** The program that must be there. */
   readonly program: string;
   readonly env: Readonly<Record<string, string>>;
+  /** Takes so long that it is measured less often. */
+  readonly slow?: true;
   /** Before the first measurement; not measured. */
   prepare(place: string): string;
+  /** Before each `again`; not measured. */
+  clear?(place: string): string;
   first(place: string): string;
   again(place: string): string;
   restore(place: string): string;
@@ -30,6 +34,7 @@ export const peers: readonly Peer[] = [
     env: {},
     prepare: () => 'true',
     first: (place) => `cp -a . ${quote(place)}/first && sync`,
+    clear: (place) => `rm -rf ${quote(place)}/again`,
     again: (place) => `cp -a . ${quote(place)}/again`,
     restore: (place) => `cp -a ${quote(place)}/again/. .`,
   },
@@ -39,12 +44,14 @@ export const peers: readonly Peer[] = [
     env: {},
     prepare: () => 'true',
     first: (place) => `rsync -a ./ ${quote(place)}/first/`,
+    clear: (place) => `rm -rf ${quote(place)}/again`,
     again: (place) => `rsync -a --link-dest=${quote(place)}/first ./ ${quote(place)}/again/`,
     restore: (place) => `rsync -a --delete ${quote(place)}/again/ ./`,
   },
   {
     name: 'git',
     program: 'git',
+    slow: true,
     env: {
       GIT_AUTHOR_NAME: 'bench',
       GIT_AUTHOR_EMAIL: 'bench@localhost',
@@ -64,6 +71,7 @@ export const peers: readonly Peer[] = [
   {
     name: 'restic',
     program: 'restic',
+    slow: true,
     env: { RESTIC_PASSWORD: 'bench' },
     prepare: (place) => `restic -q -r ${quote(place)}/restic init`,
     first: (place) => `restic -q -r ${quote(place)}/restic backup .`,
@@ -73,6 +81,7 @@ export const peers: readonly Peer[] = [
   {
     name: 'borg',
     program: 'borg',
+    slow: true,
     env: { BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK: 'yes', BORG_RELOCATED_REPO_ACCESS_IS_OK: 'yes' },
     prepare: (place) => `borg init -e none ${quote(place)}/borg`,
     first: (place) => `borg create ${quote(place)}/borg::first .`,

@@ -1,113 +1,54 @@
 import { spawn } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Peer } from './peers.ts';
-import { median, timeShell } from './stopwatch.ts';
-import { changeTen, makeWorkload, type WorkloadSize } from './workload.ts';
+import { type Finding, medianRatio } from '../harness/row.ts';
+import { summarize } from '../harness/summary.ts';
+import type { BenchFilesystem } from './filesystem.ts';
+import { timeShell } from './stopwatch.ts';
+import { makeWorkload } from './workload.ts';
 
-export interface Measurement {
-  readonly filesystem: string;
-  readonly work: string;
-  readonly by: string;
-  readonly medianMs: number;
-  readonly runsMs: readonly number[];
-}
+const compare = (ours: readonly number[], peer: readonly number[]): Finding =>
+  medianRatio(summarize(ours), summarize(peer));
 
-const measurement = (
-  filesystem: string,
-  work: string,
-  by: string,
-  runsMs: readonly number[],
-): Measurement => ({
-  filesystem,
-  work,
-  by,
-  medianMs: median(runsMs),
-  runsMs,
-});
-
-/** A directory for one peer: a workspace's worktree for jvs, a plain directory for the others. */
-const makePayload = async (peer: Peer, place: string): Promise<string> => {
-  if (peer.name !== 'jvs') {
-    await mkdir(join(place, 'payload'));
-    return join(place, 'payload');
-  }
-  await timeShell('jvs init ws', { cwd: place });
-  return join(place, 'ws/main');
-};
-
-export const measurePeer = async (
-  filesystem: { readonly kind: string; readonly path: string },
-  peer: Peer,
-  size: WorkloadSize,
-  runs: number,
-): Promise<Measurement[]> => {
-  const times: Record<'first' | 'again' | 'restore', number[]> = { first: [], again: [], restore: [] };
-  for (let round = 0; round < runs; round += 1) {
-    const place = await mkdtemp(join(filesystem.path, 'peer-'));
-    const payload = await makePayload(peer, place);
-    const options = { cwd: payload, env: peer.env };
-    await makeWorkload(payload, size);
-    await timeShell(peer.prepare(place), options);
-    // What was written by the preparation must not be written out while the clock runs.
-    await timeShell('sync', options);
-    times.first.push(await timeShell(peer.first(place), options));
-    await timeShell('sync', options);
-    await changeTen(payload, size);
-    times.again.push(await timeShell(peer.again(place), options));
-    await timeShell('sync', options);
-    await changeTen(payload, size);
-    times.restore.push(await timeShell(peer.restore(place), options));
-    await timeShell(
-      `cd / && (btrfs subvolume delete ${place}/ws/main ${place}/ws/.jvs/trees/* || true) && rm -rf ${place} && sync`,
-      { cwd: '/' },
-    );
-  }
-  return [
-    measurement(filesystem.kind, 'first snapshot', peer.name, times.first),
-    measurement(filesystem.kind, 'snapshot, 10 files changed', peer.name, times.again),
-    measurement(filesystem.kind, 'restore, 10 files changed', peer.name, times.restore),
-  ];
-};
-
-/** Forks of worktrees of growing size: flat on btrfs. */
+/** Forks of a small and a large worktree, by turns. */
 export const measureForks = async (
-  filesystem: { readonly kind: string; readonly path: string },
-  counts: readonly number[],
-  runs: number,
-): Promise<Measurement[]> => {
-  const found: Measurement[] = [];
-  for (const count of counts) {
+  filesystem: BenchFilesystem,
+  [small, large]: readonly [number, number],
+  rounds: number,
+): Promise<Finding> => {
+  const worktrees: string[] = [];
+  for (const count of [small, large]) {
     const place = await mkdtemp(join(filesystem.path, 'fork-'));
     await timeShell('jvs init ws', { cwd: place });
     const cwd = join(place, 'ws/main');
     await makeWorkload(cwd, { smallFiles: count, smallBytes: 64, largeFiles: 0, largeBytes: 0 });
     await timeShell('jvs snapshot base && sync', { cwd });
-    const times: number[] = [];
-    for (let round = 0; round < runs; round += 1)
-      times.push(await timeShell(`jvs worktree fork fork-${round}`, { cwd }));
-    found.push(measurement(filesystem.kind, `fork of ${count} files`, 'jvs', times));
+    worktrees.push(cwd);
   }
-  return found;
+  const times: number[][] = [[], []];
+  for (let round = 0; round < rounds; round += 1)
+    for (const [which, cwd] of worktrees.entries())
+      times[which]?.push(await timeShell(`jvs worktree fork fork-${round}`, { cwd }));
+  return compare(times[1] ?? [], times[0] ?? []);
 };
 
-export const measureStart = async (directory: string, runs: number): Promise<Measurement[]> => {
+export const measureStart = async (directory: string, rounds: number): Promise<Finding> => {
   await timeShell('jvs init start', { cwd: directory });
   const cwd = join(directory, 'start/main');
   await timeShell('jvs info', { cwd });
   const [ours, bare]: [number[], number[]] = [[], []];
-  for (let round = 0; round < runs * 5; round += 1) {
+  for (let round = 0; round < rounds * 5; round += 1) {
     ours.push(await timeShell('jvs info', { cwd }));
     bare.push(await timeShell('node -e 0', { cwd }));
   }
-  return [measurement('-', 'start-up', 'jvs info', ours), measurement('-', 'start-up', 'node -e 0', bare)];
+  return compare(ours, bare);
 };
 
 export const measureMillion = async (
-  filesystem: { readonly kind: string; readonly path: string },
+  filesystem: BenchFilesystem,
   count: number,
-  runs: number,
-): Promise<{ measurements: Measurement[]; peakMiB: number }> => {
+  rounds: number,
+): Promise<{ find: Finding; memory: Finding }> => {
   const place = await mkdtemp(join(filesystem.path, 'million-'));
   await timeShell('jvs init ws', { cwd: place });
   const cwd = join(place, 'ws/main');
@@ -118,20 +59,13 @@ export const measureMillion = async (
   );
   await timeShell('jvs snapshot base && sync', { cwd });
   const [ours, theirs]: [number[], number[]] = [[], []];
-  for (let round = 0; round < runs; round += 1) {
+  for (let round = 0; round < rounds; round += 1) {
     theirs.push(await timeShell("find . -printf '%s %T@\\n' > /dev/null", { cwd }));
     ours.push(await timeShell('jvs snapshot again', { cwd }));
   }
   const peakMiB = await peakMemory(cwd);
   await rm(place, { recursive: true, force: true });
-  const work = `${count} files, nothing changed`;
-  return {
-    measurements: [
-      measurement(filesystem.kind, work, 'jvs', ours),
-      measurement(filesystem.kind, work, 'find', theirs),
-    ],
-    peakMiB,
-  };
+  return { find: compare(ours, theirs), memory: { value: peakMiB } };
 };
 
 /** The most that the command and its helper held at once, read while they run. */

@@ -24,10 +24,3 @@ export const timeShell = async (line: string, { cwd, env }: RunOptions): Promise
   if (code !== 0) throw new Error(`\`${line}\` ended with ${code} in ${cwd}: ${stderr}`);
   return performance.now() - startedAt;
 };
-
-export const median = (values: readonly number[]): number => {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = Math.floor(sorted.length / 2);
-  const high = sorted[middle] ?? 0;
-  return sorted.length % 2 === 1 ? high : ((sorted[middle - 1] ?? 0) + high) / 2;
-};

@@ -1,0 +1,47 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { readKnownMisses } from '../../bench/harness/known-misses.ts';
+import { readResults } from '../../bench/harness/results.ts';
+import { isLost, targetText } from '../../bench/harness/target.ts';
+import { jvsRows } from '../../bench/jvs/targets.ts';
+
+/** Nothing is timed here: the numbers are those of the last `npm run bench:workspaces` that somebody committed. */
+const results = readResults(fileURLToPath(new URL('../../bench/jvs/results.json', import.meta.url)));
+const knownMisses = readKnownMisses(new URL('../../bench/jvs/known-misses.json', import.meta.url));
+
+const targets = jvsRows.flatMap((row) =>
+  Object.entries(row.targets).map(([against, target]) => ({
+    key: `${row.name}: ${against}`,
+    target,
+    value: results?.rows
+      .find(({ name }) => name === row.name)
+      ?.results.find((result) => result.against === against)?.value,
+  })),
+);
+
+const without =
+  results === undefined
+    ? ' (SKIPPED: there is no bench/jvs/results.json yet; commit one from `npm run bench:workspaces` on a quiet machine)'
+    : '';
+
+describe(`the committed benchmark of workspaces${without}`, () => {
+  it.skipIf(results === undefined)('has a finding for every target', () => {
+    expect(targets.filter(({ value }) => value === undefined)).toEqual([]);
+  });
+
+  it.skipIf(results === undefined)('misses no target by more than half, but for the known misses', () => {
+    const lost = targets
+      .filter(({ key }) => knownMisses[key] === undefined)
+      .filter(({ target, value }) => value !== undefined && isLost(target, value))
+      .map(({ key, target, value }) => `${key} is ${value}, to be ${targetText(target)}`);
+    expect(lost).toEqual([]);
+  });
+
+  it('knows misses only of targets that exist, each with a reason', () => {
+    const keys = targets.map(({ key }) => key);
+    for (const [key, reason] of Object.entries(knownMisses)) {
+      expect(keys).toContain(key);
+      expect(reason).toMatch(/\w+ \w+/);
+    }
+  });
+});
