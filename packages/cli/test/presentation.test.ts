@@ -80,8 +80,16 @@ test('changes say what and how much', () => {
 });
 
 test('a network policy is one line', () => {
-  const none = { allow_internet: false, allow_inter_sandbox: false, allowed_ports: [], allow: [], deny: [] };
+  const none = {
+    allow_internet: false,
+    allow_inter_sandbox: false,
+    allowed_ports: [],
+    allow: [],
+    deny: [],
+    allow_host_ports: [],
+  };
   expect(describeNetwork(none)).toBe('none');
+  expect(describeNetwork({ ...none, allow_host_ports: [5432] })).toBe('port 5432 of the host');
   expect(describeNetwork({ ...none, allow_internet: true, allowed_ports: [443], deny: ['192.0.2.1'] })).toBe(
     'internet, ports 443 only, never 192.0.2.1',
   );

@@ -16,6 +16,8 @@ export const networkPolicySchema = z.strictObject({
   allowed_ports: z.array(portSchema).max(256).default([]),
   allow: z.array(blockSchema).max(256).default([]),
   deny: z.array(blockSchema).max(256).default([]),
+  /** TCP ports of the host itself, reached at the address of the sandbox's gateway. */
+  allow_host_ports: z.array(portSchema).max(64).default([]),
 });
 export type NetworkPolicyBody = z.infer<typeof networkPolicySchema>;
 
@@ -26,6 +28,7 @@ export const networkPatchSchema = z.strictObject({
   allowed_ports: z.array(portSchema).max(256).optional(),
   allow: z.array(blockSchema).max(256).optional(),
   deny: z.array(blockSchema).max(256).optional(),
+  allow_host_ports: z.array(portSchema).max(64).optional(),
 });
 
 export const environmentSchema = z

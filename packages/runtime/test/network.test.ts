@@ -11,6 +11,7 @@ const closed: NetworkPolicy = {
   allowedPorts: [],
   allow: [],
   deny: [],
+  allowHostPorts: [],
 };
 const internet: NetworkPolicy = { ...closed, allowInternet: true };
 const peers: NetworkPolicy = { ...closed, allowInterSandbox: true };
@@ -121,6 +122,43 @@ describe('ports and lists', () => {
     expect(await sandbox.tryReach(server, 80)).toMatch(isRefused);
   });
 
+  it('open a port of the host by name of the port, at the gateway alone, and close it again under open connections', async () => {
+    const { network } = await lab.network();
+    const sandbox = await lab.sandbox();
+    const other = await lab.sandbox();
+    const { address } = await network.apply('sb_a', sandbox.netns, { ...closed, allowHostPorts: [7000] });
+    await network.apply('sb_b', other.netns, internet);
+    const gateway = address!.replace(/\.\d+\.\d+$/, '.0.1');
+    expect(await sandbox.reach(gateway, 7000)).toBe(`hello ${address}`);
+    expect(await sandbox.tryReach(gateway, 7001)).toMatch(isRefused);
+    expect(await sandbox.tryReach(hostAddress, 7000)).toMatch(isRefused);
+    expect(await sandbox.tryReach(server, 80)).toMatch(isRefused);
+    expect(await other.tryReach(gateway, 7000)).toMatch(isRefused);
+    // Other fields neither open nor narrow it, but for a denial of the address.
+    await network.apply('sb_a', sandbox.netns, {
+      ...internet,
+      allowedPorts: [80],
+      allowHostPorts: [7001, 7001],
+    });
+    expect(await sandbox.reach(gateway, 7001)).toContain('hello');
+    expect(await sandbox.tryReach(gateway, 80)).toMatch(isRefused);
+    const connection = await sandbox.open(gateway, 7001);
+    await network.apply('sb_a', sandbox.netns, { ...internet, allowHostPorts: [7001], deny: [gateway] });
+    expect(await connection.say(silence)).toMatch(isRefused);
+    expect(await sandbox.tryReach(gateway, 7001)).toMatch(isRefused);
+  });
+
+  it('let the rules of the host hold where those of the sandbox are gone', async () => {
+    const { network } = await lab.network();
+    const sandbox = await lab.sandbox();
+    const { address } = await network.apply('sb_a', sandbox.netns, { ...closed, allowHostPorts: [7000] });
+    const gateway = address!.replace(/\.\d+\.\d+$/, '.0.1');
+    await sandbox.run('nft', 'flush', 'ruleset');
+    expect(await sandbox.reach(gateway, 7000)).toContain('hello');
+    expect(await sandbox.tryReach(gateway, 7001)).toMatch(isRefused);
+    expect(await sandbox.tryReach(hostAddress, 7000)).toMatch(isRefused);
+  });
+
   it('never open the host or the metadata service', async () => {
     const { network } = await lab.network();
     const sandbox = await lab.sandbox();
@@ -135,6 +173,7 @@ describe('ports and lists', () => {
     { deny: ['198.51.100.0/33'] },
     { allow: ['2001:db8::1'] },
     { deny: ['198.51.100.1; drop'] },
+    { allowHostPorts: [65536] },
     { allowedPorts: [0] },
     { allowedPorts: [1.5] },
   ])('are refused when they are no addresses or ports: %o', async (part) => {

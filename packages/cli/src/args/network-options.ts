@@ -9,6 +9,7 @@ export interface NetworkOptions {
   readonly allowPort?: number[];
   readonly allow?: string[];
   readonly deny?: string[];
+  readonly hostPort?: number[];
 }
 
 export const addNetworkOptions = (command: Command): Command =>
@@ -17,7 +18,12 @@ export const addNetworkOptions = (command: Command): Command =>
     .option('--inter-sandbox', 'let it reach other sandboxes')
     .option('--allow-port <port>', 'reach only these ports (repeatable)', collectPorts)
     .option('--allow <address>', 'reach this address or block (repeatable)', collect)
-    .option('--deny <address>', 'never reach this address or block (repeatable)', collect);
+    .option('--deny <address>', 'never reach this address or block (repeatable)', collect)
+    .option(
+      '--host-port <port>',
+      'reach this TCP port of the host, at the gateway (repeatable)',
+      collectPorts,
+    );
 
 /** Only what was said on the command line. */
 export const networkPatch = (options: NetworkOptions): RouteBody<'setNetwork'> => ({
@@ -26,4 +32,5 @@ export const networkPatch = (options: NetworkOptions): RouteBody<'setNetwork'> =
   ...(options.allowPort === undefined ? {} : { allowed_ports: options.allowPort }),
   ...(options.allow === undefined ? {} : { allow: options.allow }),
   ...(options.deny === undefined ? {} : { deny: options.deny }),
+  ...(options.hostPort === undefined ? {} : { allow_host_ports: options.hostPort }),
 });

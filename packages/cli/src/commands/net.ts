@@ -8,6 +8,7 @@ const nothing = {
   allowed_ports: [],
   allow: [],
   deny: [],
+  allow_host_ports: [],
 };
 
 export const define: DefineCommand = (program, cli) => {
@@ -16,7 +17,14 @@ export const define: DefineCommand = (program, cli) => {
     .option('--no-internet', 'keep it from the internet')
     .option('--no-inter-sandbox', 'keep it from other sandboxes')
     .option('--none', 'first forget all that was allowed or denied')
-    .addHelpText('after', examples('coppice net dev --internet --allow-port 443', 'coppice net dev --none'))
+    .addHelpText(
+      'after',
+      examples(
+        'coppice net dev --internet --allow-port 443',
+        'coppice net dev --host-port 5432',
+        'coppice net dev --none',
+      ),
+    )
     .action(async (ref: string, options: NetworkOptions & { readonly none?: boolean }) => {
       const sandbox = cli.coppice.sandboxes.at(ref);
       const { signal } = cli;

@@ -6,6 +6,7 @@ export const describeNetwork = (policy: NetworkPolicyBody): string => {
     policy.allow_internet ? 'internet' : '',
     policy.allow_inter_sandbox ? 'other sandboxes' : '',
     ...policy.allow,
+    ...policy.allow_host_ports.map((port) => `port ${port} of the host`),
   ].filter((part) => part !== '');
   if (reach.length === 0) return 'none';
   const ports = policy.allowed_ports.length > 0 ? `, ports ${policy.allowed_ports.join(' ')} only` : '';

@@ -101,4 +101,8 @@ export const migrations: readonly string[] = [
   ) STRICT;
   CREATE INDEX merges_by_merged ON merges (merged_id);
   `,
+  `
+  UPDATE sandboxes SET network = json_insert(network, '$.allow_host_ports', json('[]'));
+  UPDATE snapshots SET shape = json_insert(shape, '$.network.allow_host_ports', json('[]'));
+  `,
 ];

@@ -31,11 +31,15 @@ const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => ({
   allowedPorts: policy.allowed_ports,
   allow: policy.allow,
   deny: policy.deny,
+  allowHostPorts: policy.allow_host_ports,
 });
 
 /** A machine starts with nothing but its loopback, so a policy that allows nothing needs nothing done. */
 const allowsNothing = (policy: NetworkPolicyBody): boolean =>
-  !policy.allow_internet && !policy.allow_inter_sandbox && policy.allow.length === 0;
+  !policy.allow_internet &&
+  !policy.allow_inter_sandbox &&
+  policy.allow.length === 0 &&
+  policy.allow_host_ports.length === 0;
 
 export const toLimits = (record: Pick<SandboxRecord, 'cpus' | 'memoryMb' | 'pids'>) => ({
   cpus: record.cpus,

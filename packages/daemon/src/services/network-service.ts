@@ -22,6 +22,7 @@ export class NetworkService {
         allowed_ports: input.allowed_ports ?? before.network.allowed_ports,
         allow: input.allow ?? before.network.allow,
         deny: input.deny ?? before.network.deny,
+        allow_host_ports: input.allow_host_ports ?? before.network.allow_host_ports,
       };
       const machine = machines.get(id);
       const address =

@@ -1,7 +1,7 @@
 import { type AddressPlan, linkPrefix, tableName } from './address-plan.ts';
 import { formatCidr } from './cidr.ts';
 import type { NetworkPolicy } from './network.ts';
-import { policyRules } from './policy-rules.ts';
+import { hostPorts, policyRules } from './policy-rules.ts';
 
 /**
  * The host's side: one table per home, which touches only packets of this home's own links. Scripts are nft
@@ -24,12 +24,18 @@ export class HostRules {
     const link = `"${this.#plan.linkName(slot)}"`;
     const address = this.#plan.address(slot);
     const peer = 'iifname @inter oifname @inter accept';
+    const door = doorChain(slot);
+    const ports = hostPorts(policy, this.#plan.gateway).join(', ');
     const rules = policyRules(policy, { range: this.#plan.range, peer, refusal: 'drop' });
     return lines([
       ...this.#frame(),
       `add chain ${table} ${chain}`,
       `flush chain ${table} ${chain}`,
       ...rules.map((rule) => `add rule ${table} ${chain} ${rule}`),
+      `add chain ${table} ${door}`,
+      `flush chain ${table} ${door}`,
+      ...(ports === '' ? [] : [`add rule ${table} ${door} tcp dport { ${ports} } accept`]),
+      `add element ${table} doors { ${link} : jump ${door} }`,
       `add element ${table} members { ${link} . ${address} }`,
       `add element ${table} policies { ${address} : goto ${chain} }`,
       `add element ${table} inter { ${link} }`,
@@ -40,6 +46,7 @@ export class HostRules {
   detach(slot: number): string {
     const table = this.#table;
     const chain = policyChain(slot);
+    const door = doorChain(slot);
     const link = `"${this.#plan.linkName(slot)}"`;
     const address = this.#plan.address(slot);
     const forget = (set: string, element: string, key = element): string[] => [
@@ -49,6 +56,10 @@ export class HostRules {
     return lines([
       ...this.#frame(),
       `add chain ${table} ${chain}`,
+      `add chain ${table} ${door}`,
+      ...forget('doors', `${link} : jump ${door}`, link),
+      `flush chain ${table} ${door}`,
+      `delete chain ${table} ${door}`,
       ...forget('inter', link),
       ...forget('members', `${link} . ${address}`),
       ...forget('policies', `${address} : goto ${chain}`, address),
@@ -71,8 +82,10 @@ export class HostRules {
       // Nothing that does not carry the address of the link it came in by.
       ['guard', `iifname ${ours} meta nfproto ipv6 drop`],
       ['guard', `iifname ${ours} iifname . ip saddr != @members drop`],
-      // The host answers no sandbox. Replies to what the host itself began are let in.
+      // The host answers no sandbox but where its policy opens a port, at the gateway alone. Replies to what the host itself
+      // began are let in.
       ['tohost', `iifname ${ours} ct direction reply ct state established,related accept`],
+      ['tohost', `ip daddr ${this.#plan.gateway} iifname vmap @doors`],
       ['tohost', `iifname ${ours} meta l4proto tcp reject with tcp reset`],
       ['tohost', `iifname ${ours} reject with icmpx type admin-prohibited`],
       ['forward', `iifname ${ours} goto judge`],
@@ -88,6 +101,7 @@ export class HostRules {
       `add table ${table}`,
       `add set ${table} members { type ifname . ipv4_addr; }`,
       `add set ${table} inter { type ifname; }`,
+      `add map ${table} doors { type ifname : verdict; }`,
       `add map ${table} policies { type ipv4_addr : verdict; }`,
       ...Object.entries(chains).map(([name, hook]) => `add chain ${table} ${name} { ${hook} }`),
       `add chain ${table} judge`,
@@ -97,6 +111,7 @@ export class HostRules {
   }
 }
 
+const doorChain = (slot: number): string => `door_${slot.toString(16).padStart(4, '0')}`;
 const policyChain = (slot: number): string => `policy_${slot.toString(16).padStart(4, '0')}`;
 
 /** The slot of a chain that attach made. */

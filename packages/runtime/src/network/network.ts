@@ -1,6 +1,6 @@
 /** The port that gives sandboxes their network and holds their policy. */
 export interface NetworkPolicy {
-  /** Public addresses. Private ones, and the host in any case, are not the internet. */
+  /** Public addresses. Private ones, and the host, are not the internet. */
   readonly allowInternet: boolean;
   /** Sandboxes of this home reach each other where both allow it. */
   readonly allowInterSandbox: boolean;
@@ -13,6 +13,11 @@ export interface NetworkPolicy {
   readonly allow: readonly string[];
   /** Wins over everything, other sandboxes included. */
   readonly deny: readonly string[];
+  /**
+   * TCP ports of the host itself that it reaches at its gateway's address, and at no other address of the host. Nothing else
+   * opens the host; allowedPorts does not narrow these.
+   */
+  readonly allowHostPorts: readonly number[];
 }
 
 export interface Attachment {

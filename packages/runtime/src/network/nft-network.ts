@@ -131,7 +131,14 @@ export class NftNetwork implements Network {
   /** Whether this machine can give sandboxes a network, without changing anything; a reason when it cannot. */
   async probe(): Promise<{ readonly usable: boolean; readonly detail: string }> {
     const plan = new AddressPlan(this.#homeKey, candidateRanges(this.#homeKey)[0]!);
-    const open = { allowInternet: true, allowInterSandbox: true, allowedPorts: [443], allow: [], deny: [] };
+    const open = {
+      allowInternet: true,
+      allowInterSandbox: true,
+      allowedPorts: [443],
+      allow: [],
+      deny: [],
+      allowHostPorts: [1],
+    };
     try {
       const script = new HostRules(this.#homeKey, plan).attach(2, open);
       await this.#commands.host(['nft', '--check', '-f', '-'], { input: script });

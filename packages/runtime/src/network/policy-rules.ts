@@ -1,5 +1,5 @@
 import { CoppiceError } from '@coppice/protocol';
-import { type Cidr, formatCidr, parseCidr } from './cidr.ts';
+import { type Cidr, formatCidr, overlaps, parseCidr } from './cidr.ts';
 import type { NetworkPolicy } from './network.ts';
 
 /** Never reached from a sandbox, whatever its policy: loopback, link-local with the metadata services of clouds, multicast. */
@@ -12,6 +12,8 @@ export interface RuleContext {
   readonly range: Cidr;
   /** What happens to a packet of another sandbox of this home when this one allows it. */
   readonly peer: string;
+  /** What leads to the ports of the host that are allowed; the host's own side has its rules for that elsewhere. */
+  readonly host?: readonly string[];
   /** What happens to a packet that the policy does not let pass. */
   readonly refusal: 'drop' | 'return';
 }
@@ -20,13 +22,15 @@ export interface RuleContext {
  * The rules of one policy. They look at the addresses and ports that the connection began with, not at those of the
  * packet: so the same rules judge both directions, and a connection that a new policy forbids ends at its next packet.
  */
-export function policyRules(policy: NetworkPolicy, { range, peer, refusal }: RuleContext): string[] {
+export function policyRules(policy: NetworkPolicy, context: RuleContext): string[] {
+  const { range, peer, host = [], refusal } = context;
   const to = (blocks: readonly string[]): string => `ct original ip daddr { ${blocks.join(', ')} }`;
   const allow = blocks(policy.allow);
   const deny = blocks(policy.deny);
   const ports = [...new Set(policy.allowedPorts)].join(', ');
   const rules = [`ct state invalid ${refusal}`, `${to(never)} ${refusal}`];
   if (deny.length > 0) rules.push(`${to(deny)} ${refusal}`);
+  rules.push(...host);
   if (ports !== '') {
     rules.push(`meta l4proto != { tcp, udp, icmp } ${refusal}`);
     // Errors about a connection (no route, too big) belong to it and carry no port of their own.
@@ -44,10 +48,19 @@ export function policyRules(policy: NetworkPolicy, { range, peer, refusal }: Rul
 
 /** True where a policy lets nothing out or in, so that no link is needed. */
 export const isClosed = (policy: NetworkPolicy): boolean =>
-  !policy.allowInternet && !policy.allowInterSandbox && policy.allow.length === 0;
+  !policy.allowInternet &&
+  !policy.allowInterSandbox &&
+  policy.allow.length === 0 &&
+  policy.allowHostPorts.length === 0;
+
+/** Of the host, at the gateway's address; none where the policy denies that address. */
+export const hostPorts = (policy: NetworkPolicy, gateway: string): number[] =>
+  policy.deny.some((block) => overlaps(parseCidr(block), parseCidr(gateway)))
+    ? []
+    : [...new Set(policy.allowHostPorts)];
 
 export function checkPolicy(policy: NetworkPolicy): void {
-  for (const port of policy.allowedPorts) {
+  for (const port of [...policy.allowedPorts, ...policy.allowHostPorts]) {
     if (Number.isInteger(port) && port >= 1 && port <= 65535) continue;
     throw new CoppiceError('invalid_argument', `${port} is not a port`, {
       hint: 'Ports go from 1 to 65535.',

@@ -2,7 +2,7 @@ import type { AddressPlan } from './address-plan.ts';
 import { formatCidr } from './cidr.ts';
 import { lines } from './host-rules.ts';
 import type { NetworkPolicy } from './network.ts';
-import { policyRules } from './policy-rules.ts';
+import { hostPorts, policyRules } from './policy-rules.ts';
 
 /**
  * The same policy in the sandbox's own network namespace, where what is refused is refused at once with an error that
@@ -11,7 +11,12 @@ import { policyRules } from './policy-rules.ts';
 export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPolicy): string {
   const table = 'inet coppice';
   const range = formatCidr(plan.range);
-  const context = { range: plan.range, peer: 'accept', refusal: 'return' } as const;
+  const ports = hostPorts(policy, plan.gateway).join(', ');
+  const host =
+    ports === ''
+      ? []
+      : [`meta l4proto tcp ct original ip daddr ${plan.gateway} ct original proto-dst { ${ports} } accept`];
+  const context = { range: plan.range, peer: 'accept', host, refusal: 'return' } as const;
   const rules: (readonly [string, string])[] = [
     ['output', 'oifname "lo" accept'],
     ['output', 'meta nfproto ipv6 reject with icmpx type admin-prohibited'],

@@ -154,7 +154,7 @@ export class NetworkLab {
     }
     await host.ip('route add default via 203.0.113.1');
     await internet.listen(80, 443, 8080);
-    await host.listen(7000);
+    await host.listen(7000, 7001);
     return new NetworkLab(host, internet, await mkdtemp(join(tmpdir(), 'coppice-network-')));
   }
 
