@@ -2,10 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "relay.h"
@@ -137,7 +140,23 @@ static void serve_hold(int to_guest) {
   }
 }
 
+/* The processes of the sandbox are ours once who started them has ended; nobody else is in a hurry to bury them. */
+static void reap(void) {
+  while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+}
+
+/* Made after the sandbox was started, which is waited for by name. */
+static int open_child_signals(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 void forward(const struct pipes *pipes, int listener, int hold_listener) {
+  int children = open_child_signals();
+  reap();
   fcntl(pipes->to_guest, F_SETFL, O_NONBLOCK);
   fcntl(pipes->from_guest, F_SETFL, O_NONBLOCK);
   for (;;) {
@@ -154,9 +173,15 @@ void forward(const struct pipes *pipes, int listener, int hold_listener) {
         /* With nobody here its output waits, and so does it: nothing is lost and nothing grows. */
         {.fd = pipes->from_guest, .events = showing || client.fd < 0 ? 0 : POLLIN},
         {.fd = hold.fd, .events = POLLIN},
+        {.fd = children, .events = POLLIN},
     };
     bool waiting_for_guest = hold.fd >= 0 && !hold.told;
     if (poll(fds, sizeof fds / sizeof fds[0], waiting_for_guest ? 1 : -1) < 0 && errno != EINTR) return;
+    if (fds[6].revents) {
+      struct signalfd_siginfo info;
+      while (read(children, &info, sizeof info) > 0) continue;
+      reap();
+    }
     if (fds[0].revents) accept_client(listener);
     if (fds[1].revents) accept_hold(hold_listener);
     if (sending && fds[3].revents && !write_guest(pipes->to_guest)) return;

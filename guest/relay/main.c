@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -70,6 +72,7 @@ int main(int argc, char **argv) {
   int hold_listener = listen_at(plan.hold_socket);
   enter_cgroups(&plan);
   if (plan.netns != NULL) enter_network(plan.netns);
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) die("subreaper");
   struct pipes pipes;
   int code = run_command(plan.command, &pipes);
   if (code != 0) {
@@ -83,6 +86,8 @@ int main(int argc, char **argv) {
   for (int fd = 0; fd < 3; fd++) dup2(null_fd, fd);
   if (null_fd > 2) close(null_fd);
   forward(&pipes, listener, hold_listener);
+  /* The last of the sandbox; if it does not go, who ends the sandbox kills it, and us with it. */
+  while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) continue;
   unlink(plan.socket);
   unlink(plan.hold_socket);
   return 0;

@@ -76,7 +76,10 @@ export class NftNetwork implements Network {
     const slot = known ?? (await this.#exclusively(() => this.#newSlot(sandboxId)));
     try {
       await allDone([
-        this.#commands.sandboxRules(netns, sandboxRules(this.#plan(), slot, policy)),
+        // A kernel of its own puts packets on the link below the rules inside: there the host's are all there is.
+        ...(use === 'when-open'
+          ? [this.#commands.sandboxRules(netns, sandboxRules(this.#plan(), slot, policy))]
+          : []),
         this.#exclusively(() => this.#commands.hostRules(this.#rules().attach(slot, policy))),
         this.#forwardPackets(),
         // Nothing runs in there yet that could send anything before the rules stand.

@@ -1,13 +1,14 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { makeCgroup, writeCgroupFile } from '../../cgroups/cgroup-files.ts';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
-import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
+import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
 import { cpuFeatures } from './cpu-features.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
 import { readRecord, writeRecord } from './gvisor-record.ts';
@@ -26,6 +27,9 @@ export interface GvisorDriverOptions {
   /** Default: the one this machine has. */
   readonly runscProgram?: string;
 }
+
+const kernelEndsWithinMs = 2000;
+const lookAgainMs = 5;
 
 interface Paths {
   readonly dir: string;
@@ -197,12 +201,30 @@ export class GvisorDriver implements Driver {
   async #removeAll(id: string): Promise<void> {
     const paths = this.#paths(id);
     const group = this.#cgroups.group(id);
+    await this.#endKernel(paths);
     await group.kill();
     const { runsc } = await this.#prepare();
     await runsc.delete(id);
     await unmountRoot(paths.rootDir);
     await group.remove();
     rmSync(paths.dir, { recursive: true, force: true });
+  }
+
+  /**
+   * The kernel of the sandbox first, and its relay buries it: what is killed together with its relay is left to PID 1 of
+   * this machine, and runsc waits for that. One that does not go is killed with all the rest.
+   */
+  async #endKernel(paths: Paths): Promise<void> {
+    const identity = readRecord(paths.record)?.process;
+    if (identity == null || !isRunning(identity)) return;
+    try {
+      process.kill(identity.pid, 'SIGKILL');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+    const endMs = performance.now() + kernelEndsWithinMs;
+    // The relay takes its socket away when it has buried the last of them.
+    while (existsSync(paths.socket) && performance.now() < endMs) await sleep(lookAgainMs);
   }
 
   /**
