@@ -1,4 +1,5 @@
-import type { Channel, Piece } from './channel.ts';
+import type { Channel } from './channel.ts';
+import type { Piece } from './piece.ts';
 
 interface Ending {
   /** The caller stopped before the end. */

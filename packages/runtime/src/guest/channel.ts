@@ -1,4 +1,5 @@
 import { CoppiceError } from '@coppice/protocol';
+import { Piece } from './piece.ts';
 import { frameMaxPayload, frameType, protocolError } from './wire.ts';
 
 /** What a channel needs of its link. */
@@ -7,11 +8,6 @@ export interface ChannelLink {
   /** Settles when the bytes are out of the caller's buffer. */
   sendData(channel: number, payload: Uint8Array): Promise<void>;
   forget(channel: number): void;
-}
-
-export interface Piece {
-  readonly stream: number;
-  readonly data: Buffer;
 }
 
 /** One call on its way: its answers and streams, with the credit of both directions. */
@@ -64,7 +60,7 @@ export class Channel {
       this.#consume(data.length);
       return;
     }
-    this.#queue.push({ stream, data });
+    this.#queue.push(Piece.copy(stream, data));
     this.#wakeReader();
   }
 
@@ -133,7 +129,10 @@ export class Channel {
   discard(): void {
     if (this.#discarding) return;
     this.#discarding = true;
-    for (const piece of this.#queue.splice(this.#queueHead)) this.#consume(piece.data.length);
+    for (const piece of this.#queue.splice(this.#queueHead)) {
+      this.#consume(piece.data.length);
+      piece.release();
+    }
     this.#queue.length = 0;
     this.#queueHead = 0;
     this.#wakeReader();
@@ -179,7 +178,7 @@ export class Channel {
 
   #consume(bytes: number): void {
     this.#consumedBytes += bytes;
-    if (this.#ended || this.#consumedBytes < this.#windowBytes / 4) return;
+    if (this.#ended || this.#consumedBytes < this.#windowBytes / 2) return;
     const payload = Buffer.allocUnsafe(4);
     payload.writeUInt32LE(this.#consumedBytes);
     this.#receiveCredit += this.#consumedBytes;

@@ -9,6 +9,12 @@ import { GuestLink, type GuestLinkOptions } from './guest-link.ts';
 /** The kernel's limit on the path of a socket, with its terminator. */
 const socketPathMaxBytes = 108;
 
+/**
+ * What all links read into: each takes out what it needs before the next one reads. A buffer for every read would be garbage by
+ * the gigabyte.
+ */
+const readBuffer = Buffer.allocUnsafeSlow(256 << 10);
+
 const connectSocket = async (path: string): Promise<Socket> => {
   const tooLong = Buffer.byteLength(path) >= socketPathMaxBytes;
   // A longer path is reached through an open descriptor of its directory.
@@ -16,7 +22,16 @@ const connectSocket = async (path: string): Promise<Socket> => {
   const short = directory === undefined ? path : `/proc/self/fd/${directory}/${basename(path)}`;
   try {
     return await new Promise<Socket>((resolve, reject) => {
-      const socket = connect(short);
+      const socket: Socket = connect({
+        path: short,
+        onread: {
+          buffer: readBuffer,
+          callback: (length, bytes) => {
+            socket.emit('data', Buffer.from(bytes.buffer, bytes.byteOffset, length));
+            return true;
+          },
+        },
+      });
       socket.once('connect', () => {
         socket.off('error', reject);
         resolve(socket);

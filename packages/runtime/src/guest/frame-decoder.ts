@@ -1,16 +1,16 @@
 import { frameHeaderBytes, frameMaxPayload, frameType, protocolError } from './wire.ts';
 
 export interface FrameHandler {
-  /** A whole frame that is not data. */
+  /** A whole frame that is not data. The payload is the handler's to keep. */
   onFrame(type: number, flags: number, channel: number, payload: Buffer): void;
-  /** A piece of a data frame, as it arrived: nothing is copied or held back until the frame is complete. */
+  /** A piece of a data frame, as it arrived: not held back until the frame is complete, and only there during the call. */
   onData(stream: number, channel: number, piece: Buffer): void;
 }
 
 /** What may come before the greeting on a byte stream that an earlier session used as well. */
 const seekLimitBytes = 64 << 20;
 
-/** Cuts a byte stream into frames. Holds at most one frame. */
+/** Cuts a byte stream into frames. Holds at most one frame, and none of the memory that it is given. */
 export class FrameDecoder {
   readonly #handler: FrameHandler;
   #pending: Buffer[] = [];
@@ -81,7 +81,8 @@ export class FrameDecoder {
     }
     if (flags !== 0) throw protocolError('a frame has unknown flags');
     if (bytes.length < frameHeaderBytes + length) return this.#hold(bytes);
-    this.#handler.onFrame(type, flags, channel, bytes.subarray(frameHeaderBytes, frameHeaderBytes + length));
+    const payload = Buffer.from(bytes.subarray(frameHeaderBytes, frameHeaderBytes + length));
+    this.#handler.onFrame(type, flags, channel, payload);
     return bytes.subarray(frameHeaderBytes + length);
   }
 
@@ -96,7 +97,7 @@ export class FrameDecoder {
 
   #hold(bytes: Buffer): Buffer {
     if (bytes.length > 0) {
-      this.#pending.push(bytes);
+      this.#pending.push(Buffer.from(bytes));
       this.#pendingBytes += bytes.length;
     }
     return Buffer.alloc(0);

@@ -26,7 +26,7 @@ export interface GuestLinkOptions {
   readonly unaligned?: boolean;
 }
 
-const defaultWindowBytes = 1 << 20;
+const defaultWindowBytes = 2 << 20;
 const resultMaxBytes = 64 << 20;
 
 const hints: Readonly<Record<string, string>> = {

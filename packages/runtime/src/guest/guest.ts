@@ -25,6 +25,8 @@ export interface ExitStatus {
 export interface OutputChunk {
   readonly stream: 'stdout' | 'stderr';
   readonly data: Buffer;
+  /** For whoever passes on much: says that the data is no longer looked at, so that its memory may be used again. */
+  release?(): void;
 }
 
 /** A foreground process: it is killed with its group when the handle is closed or the connection is lost. */

@@ -19,7 +19,11 @@ export class RemoteProcess implements GuestProcess {
     const delivered = Promise.withResolvers<void>();
     const chunks = iterateChannel(
       channel,
-      ({ stream, data }): OutputChunk => ({ stream: stream === 0 ? 'stdout' : 'stderr', data }),
+      (piece): OutputChunk => ({
+        stream: piece.stream === 0 ? 'stdout' : 'stderr',
+        data: piece.data,
+        release: () => piece.release(),
+      }),
       // The process goes on; what it still writes is dropped.
       { onAbandoned: () => channel.discard(), onFinished: () => delivered.resolve() },
     );

@@ -6,6 +6,32 @@ import { errorFromConnection, errorFromProblem } from './problem.ts';
 const highWaterBytes = 4 * 1024 * 1024;
 const maxMessageBytes = 64 * 1024 * 1024;
 const normalClosure = 1000;
+const readBytes = 256 * 1024;
+
+/**
+ * Reads in larger steps than sockets do by themselves: most messages then lie whole in what was read, and are not put together
+ * from parts in yet another buffer.
+ */
+const connectPlain = (url: URL, socketPath: string | undefined): net.Socket => {
+  const place =
+    socketPath === undefined ? { host: unbracketed(url.hostname), port: portOf(url) } : { path: socketPath };
+  const socket: net.Socket = net.connect({
+    ...place,
+    noDelay: true,
+    onread: {
+      buffer: Buffer.allocUnsafeSlow(readBytes),
+      callback: (length, bytes) => {
+        socket.emit('data', Buffer.from(bytes.subarray(0, length)));
+        return true;
+      },
+    },
+  });
+  return socket;
+};
+
+const portOf = (url: URL): number => (url.port === '' ? 80 : Number(url.port));
+/** How an address of IPv6 stands in a URL is not how a socket takes it. */
+const unbracketed = (hostname: string): string => hostname.replace(/^\[(.*)\]$/, '$1');
 
 /** A WebSocket to the daemon, read as an async iterable with back-pressure down to the other end. */
 export class DaemonSocket implements AsyncIterable<Buffer | string> {
@@ -38,7 +64,7 @@ export class DaemonSocket implements AsyncIterable<Buffer | string> {
       perMessageDeflate: false,
       skipUTF8Validation: true,
       maxPayload: maxMessageBytes,
-      ...(socketPath === undefined ? {} : { createConnection: () => net.connect(socketPath) }),
+      ...(url.protocol === 'https:' ? {} : { createConnection: () => connectPlain(url, socketPath) }),
     });
     const abort = (): void => socket.terminate();
     const opened = new DaemonSocket(socket);
