@@ -154,7 +154,8 @@ static void do_restore(void) {
                                .new_index_path = maybe("newIndex"),
                                .basis = need("basis"),
                                .locations_hold = yes("locations"),
-                               .written = &restored.files};
+                               .written = &restored.files,
+                               .touched = &restored.touched};
   /* A restore of some paths leaves a tree that no snapshot holds; then there are no places to prefer. */
   if (!options.selection.count) again.prefer = &options.to;
   struct scan_result result;
@@ -169,6 +170,7 @@ static void do_restore(void) {
   buf_text(&out, "}");
   for (size_t i = 0; i < restored.files.cap; i++) free(restored.files.slots[i].value);
   free(restored.files.slots);
+  free(restored.touched.slots);
   close(store.dir);
   free(options.selection.paths);
   answer(&out);

@@ -61,6 +61,17 @@ static void pop(struct work *work, size_t before) {
 
 static const char *here(const struct work *work) { return (const char *)work->path.data; }
 
+/* The directory that holds what is here, and those above it, are no longer as they were scanned. */
+static void mark_touched(struct work *work) {
+  for (size_t len = work->path.len; len > 0;) {
+    while (len > 0 && work->path.data[len - 1] != '/') len--;
+    if (len > 0) len--;
+    void **mark = map_at(&work->result->touched, bytes_key(here(work), len), len);
+    if (*mark) return;
+    *mark = work;
+  }
+}
+
 /* `staged_for` is the path for which a file has just been made in the staging directory, NULL for what is in place. */
 static void set_metadata(struct work *work, int dir, const char *name, const struct record *record, const uint8_t *xattrs,
                          const char *staged_for) {
@@ -68,6 +79,7 @@ static void set_metadata(struct work *work, int dir, const char *name, const str
   const char *path = fresh ? staged_for : here(work);
   struct stat now;
   if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", path);
+  if (!fresh) mark_touched(work);
   if ((now.st_uid != record->uid || now.st_gid != record->gid) &&
       fchownat(dir, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno != EPERM && errno != EINVAL) die_errno("change the owner of", path);
@@ -326,7 +338,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
 
   if (!new || (part == ON_THE_WAY && new->record->type != 'd')) {
     if (part == ON_THE_WAY) return false;
-    if (work->applying) remove_entry(work, dir, old, old_at);
+    if (work->applying) mark_touched(work), remove_entry(work, dir, old, old_at);
     else check_removal(work, old, old_at);
     return true;
   }
@@ -398,6 +410,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
     }
   }
   if (!work->applying) return true;
+  mark_touched(work);
   if (old && old->record->type == 'd') remove_entry(work, dir, old, old_at);
   if (type == 'f') place_file(work, dir, name, new);
   else place_special(work, dir, name, new);

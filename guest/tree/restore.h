@@ -18,7 +18,8 @@ struct restore_options {
 struct restore_result {
   uint64_t written, removed, adjusted; /* entries */
   uint64_t owners_refused, attributes_refused, moved_aside;
-  struct map files; /* struct written by inode, for the scan that follows */
+  struct map files;   /* struct written by inode, for the scan that follows */
+  struct map touched; /* directories in which something was changed, and all above them, by path */
 };
 
 void restore(struct store *store, const struct restore_options *options, struct restore_result *result);

@@ -34,6 +34,7 @@ struct item {
 };
 
 struct walk {
+  bool skips; /* directories that a restore has not touched */
   struct store *store;
   const struct scan_options *options;
   struct scan_result *result;
@@ -413,8 +414,46 @@ static void forget(struct walk *walk, const struct item *item) {
     die("wrong_state", "%s/%s, which has other names too, went away while the worktree was read", (char *)walk->path.data, item->name);
 }
 
+/* Whether the index has every directory below, each as the one above it says; with `keep`, they stay in it. */
+static bool index_has_all(struct walk *walk, struct block *block, bool keep) {
+  if (keep) block->kept = true;
+  bool all = true;
+  struct cursor cursor;
+  for (cursor_start(&cursor, block->canonical, block->header->canonical_len); all && cursor.valid; cursor_next(&cursor)) {
+    if (cursor.entry.record->type != 'd') continue;
+    const size_t before = path_push(walk, cursor.entry.name, cursor.entry.record->name_len);
+    struct block *child = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
+    all = child && memcmp(child->header->hash, cursor.entry.record->hash, HASH_LEN) == 0 && index_has_all(walk, child, keep);
+    path_pop(walk, before);
+  }
+  return all;
+}
+
+/*
+ * A directory that the restore left alone and that the index knows as the restored snapshot has it need not be walked
+ * again. Whatever somebody else has done to it meanwhile, the next scan finds by the times that the index holds.
+ */
+static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags) {
+  if (!walk->skips || !prefer->present) return false;
+  const char *path = (char *)walk->path.data;
+  if (map_get(walk->options->touched, bytes_key(path, walk->path.len), walk->path.len)) return false;
+  struct block *block = index_find(&walk->index, path, walk->path.len);
+  if (!block || !block->header->location.pack || memcmp(block->header->hash, prefer->root.hash, HASH_LEN) != 0 ||
+      memcmp(&block->header->location, &prefer->root.location, sizeof(struct location)) != 0)
+    return false;
+  if (!index_has_all(walk, block, false)) return false;
+  index_has_all(walk, block, true);
+  *out = prefer->root;
+  *flags = block->header->flags;
+  return true;
+}
+
 static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool filter, const struct tree_ref *prefer_ref,
                      struct root *out, uint32_t *flags_out) {
+  if (skip_untouched(walk, prefer_ref, out, flags_out)) {
+    close(fd);
+    return false;
+  }
   struct buf names = {0};
   size_t count;
   bool has_ignore = false;
@@ -532,6 +571,8 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
     prefer.present = true;
     memcpy(prefer.root.hash, ((const struct record *)top.canonical)->hash, HASH_LEN);
     prefer.root.location = top.locations[0];
+    /* Which of several hard links is the first is only known to a walk over all of them. */
+    walk.skips = options->touched && walk.have_index && options->locations_hold && !(top.flags & NODE_HAS_LINKS);
     node_free(&top);
   }
   struct root top;

@@ -35,6 +35,7 @@ struct scan_options {
   struct selection selection;
   const struct root *prefer; /* after a restore: the tree whose places the index shall name */
   const struct map *written;
+  const struct map *touched; /* after a restore: directories that are not in here are as the index says */
   int64_t moment_ns; /* the filesystem's time before the walk; 0: ask it */
 };
 

@@ -147,6 +147,23 @@ describe('snapshot', () => {
 });
 
 describe('restore', () => {
+  test('does not take files for saved that were ignored until the restore took the rules away', async () => {
+    const cwd = await fresh();
+    await jvs.bash('echo f > f', { cwd });
+    await take(cwd, 'without rules');
+    await jvs.bash("echo '*.log' > .jvsignore; echo precious > a.log", { cwd });
+    await take(cwd, 'with rules');
+    await jvs.ok(['restore', 'without rules'], { cwd });
+    expect(await readText(join(cwd, 'a.log'))).toBe('precious\n');
+    const { saved_snapshot_id: saved } = await jvs.json<{ saved_snapshot_id: string }>(
+      ['restore', 'with rules'],
+      { cwd },
+    );
+    expect(saved).not.toBeNull();
+    await jvs.ok(['restore', saved], { cwd });
+    expect(await readText(join(cwd, 'a.log'))).toBe('precious\n');
+  });
+
   test('keeps unsaved changes as an automatic snapshot, unless told to discard them', async () => {
     const cwd = await fresh();
     await writeFile(join(cwd, 'f'), '1');

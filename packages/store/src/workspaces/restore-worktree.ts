@@ -61,6 +61,15 @@ const complain = (session: WorkspaceSession, answer: RestoreAnswer): void => {
   }
 };
 
+/**
+ * What counts as saved from now on: the snapshot. Where more is there, files that were ignored and no longer are, the next
+ * restore must not take that for saved. What this user or filesystem could not give back is no change of anybody's.
+ */
+const savedHash = (target: SnapshotRecord, paths: readonly string[] | null, answer: RestoreAnswer): string =>
+  paths || answer.ownersRefused > 0 || answer.attributesRefused > 0
+    ? rootHash(answer.root)
+    : target.payload_root_hash;
+
 /** Nothing differs, and the index is about this very snapshot: then only the log has something to learn. */
 const isThereAlready = async (
   session: WorkspaceSession,
@@ -126,7 +135,7 @@ export const restoreWorktree = async (
     killPoint('restore-done');
     await session.commit({
       type: 'restore',
-      data: { worktree, snapshot_id: target.snapshot_id, root_hash: rootHash(answer.root), paths },
+      data: { worktree, snapshot_id: target.snapshot_id, root_hash: savedHash(target, paths, answer), paths },
     });
     killPoint('restore-committed');
     if (!paths && answer.indexChanged) renameSync(newIndex, layout.index(worktree));
