@@ -36,7 +36,6 @@ export { GuestLink, type GuestLinkOptions } from './guest/guest-link.ts';
 export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';
 export { ImageStore } from './images/image-store.ts';
-export { type Manifest, readManifest } from './images/manifest.ts';
 // Memory
 export {
   formatMemoryTraits,

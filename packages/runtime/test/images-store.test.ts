@@ -86,16 +86,6 @@ describe('images', () => {
     expect(await readdir(directory)).toEqual([]);
   });
 
-  it('that are linked stay where they are when the image is removed', async () => {
-    const elsewhere = join(home, 'elsewhere');
-    await mkdir(elsewhere);
-    await writeFile(join(elsewhere, 'file'), 'x');
-    const image = await images.link('mine', elsewhere);
-    expect(await readdir(images.rootfs(image.id))).toEqual(['file']);
-    await images.remove(image.id);
-    expect(await readdir(elsewhere)).toEqual(['file']);
-  });
-
   it('whose record is damaged are an error that names the file', async () => {
     const image = await images.importArchive('one', await archive('1'));
     await writeFile(join(directory, image.id, 'image.json'), '{"id":');

@@ -11,5 +11,5 @@ export {
 export { HomeTraces } from './home-traces.ts';
 export { fillWithOddities, treeListing } from './odd-tree.ts';
 export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
-export { linkHostImage, sharedHostRootfs } from './shared-host-image.ts';
+export { sharedHostRootfs } from './shared-host-image.ts';
 export { tinyImage } from './tiny-image.ts';

@@ -1,14 +1,7 @@
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { IdSource } from '@coppice/protocol';
-import {
-  buildHostRootfs,
-  hostRootfsVersion,
-  ImageStore,
-  type Manifest,
-  readManifest,
-} from '@coppice/runtime';
+import { buildHostRootfs, hostRootfsVersion } from '@coppice/runtime';
 
 const directory = fileURLToPath(new URL('../../../.tools/test-images', import.meta.url));
 
@@ -26,27 +19,12 @@ export async function sharedHostRootfs(): Promise<string> {
   try {
     await mkdir(join(building, 'rootfs'));
     await buildHostRootfs(join(building, 'rootfs'));
-    const manifest = await readManifest(join(building, 'rootfs'), { content: false });
-    await writeFile(join(building, 'manifest.json'), JSON.stringify(manifest));
     await rename(building, shared);
   } catch (error) {
     await rm(building, { recursive: true, force: true });
     if (!(await exists(rootfs))) throw error;
   }
   return rootfs;
-}
-
-/** Gives a home the image `host` at once, by a link to the shared one. Call it before a daemon opens the home. */
-export async function linkHostImage(home: string): Promise<void> {
-  const rootfs = await sharedHostRootfs();
-  const manifest = JSON.parse(await readFile(join(rootfs, '../manifest.json'), 'utf8')) as Manifest;
-  const ids = new IdSource();
-  const images = await ImageStore.open({
-    directory: join(home, 'images'),
-    newId: () => ids.next('image'),
-    now: () => new Date(),
-  });
-  await images.link('host', rootfs, { manifest });
 }
 
 const exists = async (path: string): Promise<boolean> =>

@@ -200,7 +200,6 @@ function sourceText(source: ImageSource): string {
     case 'archive':
       return `archive (${source.format})`;
     case 'directory':
-    case 'linked':
       return source.path;
   }
 }

@@ -1,5 +1,5 @@
-import { mkdir, rm, stat, symlink } from 'node:fs/promises';
-import { isAbsolute, join } from 'node:path';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { CoppiceError } from '@coppice/protocol';
 import { buildDebianRootfs, debianSuite } from './debian-rootfs.ts';
@@ -9,7 +9,7 @@ import { buildHostRootfs } from './host-rootfs.ts';
 import type { BuildOptions, BuiltRootfs, Image } from './image.ts';
 import { ImageDirectory } from './image-directory.ts';
 import { checkImageName, checkImportName } from './image-name.ts';
-import { type Manifest, readManifest } from './manifest.ts';
+import { readManifest } from './manifest.ts';
 
 export interface ImageStoreOptions {
   readonly directory: string;
@@ -20,10 +20,6 @@ export interface ImageStoreOptions {
 }
 
 const defaultMaxBytes = 64 * 2 ** 30;
-
-export interface LinkOptions extends BuildOptions {
-  readonly manifest?: Manifest;
-}
 
 type FillRootfs = (rootfs: string) => Promise<BuiltRootfs>;
 
@@ -129,22 +125,6 @@ export class ImageStore {
     });
   }
 
-  /**
-   * An image whose files stay where they are; whoever owns the directory promises not to change it, and may give its
-   * manifest to spare the walk.
-   */
-  async link(name: string, path: string, options: LinkOptions = {}): Promise<Image> {
-    checkImageName(name);
-    if (!isAbsolute(path) || !(await stat(path).catch(() => undefined))?.isDirectory()) {
-      throw new CoppiceError('invalid_argument', `${path} is not the absolute path of a directory`);
-    }
-    return this.#build(name, options, async (rootfs) => {
-      await rm(rootfs, { recursive: true });
-      await symlink(path, rootfs);
-      return { source: { kind: 'linked', path }, warnings: [], manifest: options.manifest };
-    });
-  }
-
   /** The caller made sure that no sandbox and no snapshot uses it. */
   async remove(id: string): Promise<void> {
     const image = await this.get(id);
@@ -178,10 +158,10 @@ export class ImageStore {
     try {
       const rootfs = join(building, 'rootfs');
       await mkdir(rootfs, { mode: 0o755 });
-      const { source, warnings, manifest: known } = await fill(rootfs);
-      const content = source.kind !== 'host' && source.kind !== 'linked';
+      const { source, warnings } = await fill(rootfs);
+      const content = source.kind !== 'host';
       options.onProgress?.({ phase: 'computing the digest', done: 0, total: null, unit: 'steps' });
-      const manifest = known ?? (await readManifest(`${rootfs}/`, { content, signal: options.signal }));
+      const manifest = await readManifest(`${rootfs}/`, { content, signal: options.signal });
       const image: Image = { id, name, source, ...manifest, createdAt: this.#now().toISOString(), warnings };
       await this.#directory.publish(building, image);
       return image;

@@ -1,5 +1,3 @@
-import type { Manifest } from './manifest.ts';
-
 /** An immutable root filesystem that sandboxes are made from. */
 export interface Image {
   readonly id: string;
@@ -23,7 +21,6 @@ export type ImageSource =
   | { readonly kind: 'directory'; readonly path: string }
   | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' }
   | { readonly kind: 'debian'; readonly suite: string }
-  | { readonly kind: 'linked'; readonly path: string }
   /** Came with a snapshot that was exported elsewhere. */
   | { readonly kind: 'export' };
 
@@ -44,6 +41,4 @@ export interface BuildOptions {
 export interface BuiltRootfs {
   readonly source: ImageSource;
   readonly warnings: readonly string[];
-  /** Where it is known already. */
-  readonly manifest?: Manifest;
 }

@@ -22,8 +22,9 @@ export function readMachineRecord(runDir: string): MachineRecord | undefined {
     const record = JSON.parse(readFileSync(join(runDir, fileName), 'utf8')) as MachineRecord;
     return record.driver === 'container' ? record : undefined;
   } catch (error) {
-    // Written in one step each time; text that is not ours belongs to a machine that is not ours either.
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT' || error instanceof SyntaxError) return undefined;
+    // Written in one step each time; text that is not ours, or a file in place of the directory, is no machine of ours either.
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR' || error instanceof SyntaxError) return undefined;
     throw error;
   }
 }
