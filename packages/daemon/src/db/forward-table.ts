@@ -13,12 +13,14 @@ export class ForwardTable {
   readonly #database: SqliteDatabase;
   /** Asked for with every look at a sandbox. */
   readonly #ofSandbox: Statement<[string], ForwardRecord>;
+  readonly #deleteAll: Statement<[string]>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
     this.#ofSandbox = database.prepare(
       `SELECT ${selected} FROM forwards WHERE sandbox_id = ? ORDER BY guest_port`,
     );
+    this.#deleteAll = database.prepare('DELETE FROM forwards WHERE sandbox_id = ?');
   }
 
   insert(record: ForwardRecord): void {
@@ -44,6 +46,6 @@ export class ForwardTable {
   }
 
   deleteAll(sandboxId: string): void {
-    this.#database.prepare('DELETE FROM forwards WHERE sandbox_id = ?').run(sandboxId);
+    this.#deleteAll.run(sandboxId);
   }
 }

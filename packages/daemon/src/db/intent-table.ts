@@ -1,3 +1,4 @@
+import type { Statement } from 'better-sqlite3';
 import type { SqliteDatabase } from './open-database.ts';
 
 /**
@@ -22,23 +23,25 @@ export type Intent =
 /** A sandbox has one intent at most, as calls on it wait for each other. */
 export class IntentTable {
   readonly #database: SqliteDatabase;
+  readonly #set: Statement<[string, string, string]>;
+  readonly #clear: Statement<[string]>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
+    this.#set = database.prepare(
+      `INSERT INTO intents (sandbox_id, kind, data) VALUES (?, ?, ?)
+       ON CONFLICT (sandbox_id) DO UPDATE SET kind = excluded.kind, data = excluded.data`,
+    );
+    this.#clear = database.prepare('DELETE FROM intents WHERE sandbox_id = ?');
   }
 
   set(sandboxId: string, intent: Intent): void {
     const { kind, ...data } = intent;
-    this.#database
-      .prepare(
-        `INSERT INTO intents (sandbox_id, kind, data) VALUES (?, ?, ?)
-         ON CONFLICT (sandbox_id) DO UPDATE SET kind = excluded.kind, data = excluded.data`,
-      )
-      .run(sandboxId, kind, JSON.stringify(data));
+    this.#set.run(sandboxId, kind, JSON.stringify(data));
   }
 
   clear(sandboxId: string): void {
-    this.#database.prepare('DELETE FROM intents WHERE sandbox_id = ?').run(sandboxId);
+    this.#clear.run(sandboxId);
   }
 
   all(): { sandboxId: string; intent: Intent }[] {

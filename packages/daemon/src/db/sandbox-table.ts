@@ -94,6 +94,8 @@ export class SandboxTable {
   readonly #all: Database.Statement<[], Row>;
   readonly #grownFrom: Database.Statement<[string], Row>;
   readonly #delete: Database.Statement<[string]>;
+  /** One for each set of fields that is ever changed together; there are few. */
+  readonly #updates = new Map<string, Database.Statement>();
   readonly #sums: Database.Statement<[], { count: number; memoryMb: number }>;
 
   constructor(database: SqliteDatabase) {
@@ -123,9 +125,10 @@ export class SandboxTable {
     const changed = Object.keys(changes) as (keyof typeof changes)[];
     if (changed.length === 0) return;
     const assignments = changed.map((field) => `${columns[field]} = ?`).join(', ');
-    this.#database
-      .prepare(`UPDATE sandboxes SET ${assignments} WHERE id = ?`)
-      .run(...changed.map((field) => toValue(field, changes[field])), id);
+    const known = this.#updates.get(assignments);
+    const update = known ?? this.#database.prepare(`UPDATE sandboxes SET ${assignments} WHERE id = ?`);
+    if (known === undefined) this.#updates.set(assignments, update);
+    update.run(...changed.map((field) => toValue(field, changes[field])), id);
   }
 
   delete(id: string): void {

@@ -1,4 +1,5 @@
 import { chmod } from 'node:fs/promises';
+import type { Transaction } from 'better-sqlite3';
 import { EventTable } from './event-table.ts';
 import { ForwardTable } from './forward-table.ts';
 import { IntentTable } from './intent-table.ts';
@@ -18,9 +19,11 @@ export class State {
   readonly forwards: ForwardTable;
   readonly merges: MergeTable;
   readonly #database: SqliteDatabase;
+  readonly #transaction: Transaction<(work: () => unknown) => unknown>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
+    this.#transaction = database.transaction((work: () => unknown) => work());
     this.sandboxes = new SandboxTable(database);
     this.snapshots = new SnapshotTable(database);
     this.tokens = new TokenTable(database);
@@ -32,7 +35,7 @@ export class State {
 
   /** All of it or nothing. Synchronous: the one connection is held meanwhile, so nothing slow belongs inside. */
   transaction<T>(work: () => T): T {
-    return this.#database.transaction(work).immediate();
+    return this.#transaction.immediate(work) as T;
   }
 
   /** A copy that is whole at each instant: written beside the last one, then renamed over it. */

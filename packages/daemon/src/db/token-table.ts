@@ -1,3 +1,4 @@
+import type { Statement } from 'better-sqlite3';
 import type { SqliteDatabase } from './open-database.ts';
 
 export interface TokenRecord {
@@ -16,18 +17,20 @@ const selected = `id, name, scope, secret_sha256 AS secretSha256, created_at_ms 
 
 export class TokenTable {
   readonly #database: SqliteDatabase;
+  readonly #insert: Statement<[TokenRecord]>;
+  readonly #deleteScope: Statement<[string]>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
+    this.#insert = database.prepare(
+      `INSERT INTO tokens (id, name, scope, secret_sha256, created_at_ms, expires_at_ms, last_used_at_ms)
+       VALUES (@id, @name, @scope, @secretSha256, @createdAtMs, @expiresAtMs, @lastUsedAtMs)`,
+    );
+    this.#deleteScope = database.prepare('DELETE FROM tokens WHERE scope = ?');
   }
 
   insert(record: TokenRecord): void {
-    this.#database
-      .prepare(
-        `INSERT INTO tokens (id, name, scope, secret_sha256, created_at_ms, expires_at_ms, last_used_at_ms)
-         VALUES (@id, @name, @scope, @secretSha256, @createdAtMs, @expiresAtMs, @lastUsedAtMs)`,
-      )
-      .run(record);
+    this.#insert.run(record);
   }
 
   bySecret(secretSha256: string): TokenRecord | undefined {
@@ -45,7 +48,7 @@ export class TokenTable {
   }
 
   deleteScope(scope: string): void {
-    this.#database.prepare('DELETE FROM tokens WHERE scope = ?').run(scope);
+    this.#deleteScope.run(scope);
   }
 
   setLastUsed(id: string, atMs: number): void {

@@ -154,7 +154,8 @@ export class ContainerDriver implements Driver {
       });
       completeMachineRecord(runDir, record, { init, monitor });
       const machine = await this.#take(spec.id, init);
-      this.#launcher.endMonitor(monitor, init);
+      // After the caller's own work: nobody waits for it.
+      setImmediate(() => this.#launcher.endMonitor(monitor, init));
       return machine;
     } catch (error) {
       const log = this.#readLog(runDir);
