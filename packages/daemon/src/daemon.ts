@@ -121,7 +121,11 @@ export class Daemon {
     const tokens = new TokenService(state, ids, now);
     const images = new ImageService(imageStore, state, journal, () => warm.refillSoon());
     const imageRootfs = (imageId: string) => images.rootfs(imageId);
-    const machines = new Machines((id, machine) => void lifecycle.lost(id, machine));
+    const machines = new Machines((id, machine) =>
+      lifecycle
+        .lost(id, machine)
+        .catch((error: unknown) => log.error({ err: error, sandbox: id }, 'the end of a sandbox was lost')),
+    );
     const starter = new MachineStarter({ drivers, network, disks, imageRootfs });
     const swept = Promise.withResolvers<void>();
     swept.promise.catch(() => {});
@@ -287,6 +291,7 @@ export class Daemon {
       await ports.close();
       await warm.close();
       await sizer.close();
+      await machines.close();
       watch.save();
       for (const driver of Object.values(drivers)) await driver.close();
       await disks.close();
@@ -294,7 +299,7 @@ export class Daemon {
     return new Daemon({
       services,
       recovered,
-      observeRequest: (method, status, seconds) => metrics.observeRequest(method, status, seconds),
+      observeRequest: (call, status, seconds) => metrics.observeRequest(call, status, seconds),
       close: async () => {
         await stop();
         await backupOf(state, home)();
@@ -307,6 +312,7 @@ export class Daemon {
         await ports.close();
         await warm.close();
         await sizer.close();
+        await machines.close();
         const nothing = new Set<string>();
         for (const driver of Object.values(drivers)) await driver.sweep(nothing);
         await network.purge();

@@ -5,10 +5,12 @@ export class Machines {
   readonly #live = new Map<string, Machine>();
   /** Found running by recovery, not yet in hand again. */
   readonly #arriving = new Map<string, Promise<void>>();
-  readonly #onLost: (sandboxId: string, machine: Machine) => void;
+  readonly #onLost: (sandboxId: string, machine: Machine) => Promise<void>;
+  readonly #losses = new Set<Promise<void>>();
+  #closed = false;
 
   /** `onLost` hears of a machine that ended while nobody had asked it to. */
-  constructor(onLost: (sandboxId: string, machine: Machine) => void) {
+  constructor(onLost: (sandboxId: string, machine: Machine) => Promise<void>) {
     this.#onLost = onLost;
   }
 
@@ -23,7 +25,9 @@ export class Machines {
   add(sandboxId: string, machine: Machine): void {
     this.#live.set(sandboxId, machine);
     const ended = () => {
-      if (this.#live.get(sandboxId) === machine) this.#onLost(sandboxId, machine);
+      if (this.#closed || this.#live.get(sandboxId) !== machine) return;
+      const loss = this.#onLost(sandboxId, machine).finally(() => this.#losses.delete(loss));
+      this.#losses.add(loss);
     };
     // It rejects where cleaning up failed: the machine is gone all the same.
     machine.exited.then(ended, ended);
@@ -34,6 +38,12 @@ export class Machines {
     const machine = this.#live.get(sandboxId);
     this.#live.delete(sandboxId);
     return machine;
+  }
+
+  /** What ends from now on is for the next daemon to find; what is being dealt with is waited for. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all(this.#losses);
   }
 
   expect(sandboxId: string, arrival: Promise<void>): void {

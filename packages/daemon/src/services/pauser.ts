@@ -51,7 +51,10 @@ export class Pauser {
     if (keep === 'memory') {
       try {
         await this.#lifecycle.dropPause(id);
-        await machine.checkpoint!(disks.memoryDir(pauseId(id)), () => disks.snapshotDisk(id, pauseId(id)));
+        await machine.checkpoint!(disks.memoryDir(pauseId(id)), async () => {
+          journal.step('pause.memory-written');
+          await disks.snapshotDisk(id, pauseId(id));
+        });
       } catch (error) {
         await this.#lifecycle.dropPause(id);
         journal.finish(id, () => {});

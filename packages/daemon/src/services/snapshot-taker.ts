@@ -123,9 +123,13 @@ export class SnapshotTaker {
   }
 
   async #withMemory(record: SandboxRecord, machine: Machine, id: string) {
-    const { disks, starter } = this.#core;
+    const { disks, starter, journal } = this.#core;
     const directory = disks.memoryDir(id);
-    const { pauseMs } = await machine.checkpoint!(directory, () => disks.snapshotDisk(record.id, id));
+    const { pauseMs } = await machine.checkpoint!(directory, async () => {
+      journal.step('checkpoint.memory-written');
+      await disks.snapshotDisk(record.id, id);
+      journal.step('checkpoint.disk-taken');
+    });
     const { memoryCompatibility } = await starter.driver(record.driver).probe();
     return { memoryBytes: await directoryBytes(directory), memoryCompatibility, pauseMs };
   }
