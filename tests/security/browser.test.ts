@@ -39,6 +39,19 @@ describe('a page in a browser', () => {
     }
   });
 
+  test('is served under names that config.json allows, and under no others', async () => {
+    await using behind = await RunningDaemon.start({
+      config: { allowed_hosts: ['box.example'] },
+      image: false,
+    });
+    const ask = async (host: string): Promise<number> =>
+      (await rawCall(behind.url, { method: 'GET', path: '/v1/health', headers: { host } })).status;
+    expect(await ask('box.example')).toBe(200);
+    expect(await ask('BOX.example:443')).toBe(200);
+    expect(await ask('other.example')).toBe(403);
+    expect(await ask('box.example.evil.example')).toBe(403);
+  });
+
   test('of another origin is refused at every door, also with a token, and is never told that it may', async () => {
     const origins = [
       'http://evil.example',

@@ -49,7 +49,7 @@ export class DaemonServer {
     const http = await HttpServer.create({
       version,
       handlers: createHandlers(services),
-      hostCheck: new HostCheck(),
+      hostCheck: new HostCheck(config.allowed_hosts),
       rateLimiter,
       authenticate: (secret) => services.tokens.authenticate(secret),
       sandboxId: (ref) => services.sandboxes.idOf(ref),
@@ -81,7 +81,7 @@ export class DaemonServer {
       const beganMs = performance.now();
       response.once('close', () => {
         daemon.observeRequest(
-          request.method ?? '',
+          { method: request.method ?? '', route: http.templateOf(request) },
           response.statusCode,
           (performance.now() - beganMs) / 1000,
         );

@@ -69,15 +69,22 @@ describe('tokens, events and health', () => {
   });
 
   test('doctor, health and metrics say how it is', async () => {
-    await using _sandbox = await daemon.client.sandboxes.create();
+    await using sandbox = await daemon.client.sandboxes.create();
     const doctor = await daemon.client.doctor();
     expect(doctor).toMatchObject({ healthy: true, engine: 'btrfs', driver: 'container' });
     expect(doctor.drivers.container?.usable).toBe(true);
     expect(await daemon.client.health()).toMatchObject({ status: 'ok', sandboxes: 1 });
     expect(await daemon.client.metrics()).toContain('coppice_sandboxes{state="running"} 1');
-    expect(await daemon.client.metrics()).toMatch(
-      /coppice_request_seconds_count\{method="POST",status="201"\} \d+/,
-    );
+    await sandbox.exec('true');
+    await fetch(`${daemon.url}/v1/nowhere-at-all`);
+    const metrics = await daemon.client.metrics();
+    const counted = (method: string, route: string, status: number) =>
+      `coppice_request_seconds_count{method="${method}",route="${route}",status="${status}"}`;
+    expect(metrics).toContain(counted('POST', '/v1/sandboxes', 201));
+    expect(metrics).toContain(counted('GET', 'none', 404));
+    // Numbers that grow with every sandbox would be no numbers for long.
+    expect(metrics).not.toContain(sandbox.id);
+    expect(metrics).not.toContain('nowhere-at-all');
   });
 });
 

@@ -11,6 +11,18 @@ const configSchema = z.strictObject({
       port: z.int().min(0).max(65535).default(7310),
     })
     .prefault({}),
+  /** Names besides the loopback's under which a proxy on this machine may ask for the daemon. */
+  allowed_hosts: z
+    .array(
+      z
+        .string()
+        .regex(
+          /^[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?$/,
+          'must be the name of a host, without a port',
+        ),
+    )
+    .max(32)
+    .default([]),
   default_driver: driverNameSchema.default('container'),
   default_image: refSchema.default('host'),
   /** What a sandbox gets when its creator does not say. */

@@ -7,7 +7,7 @@ import type { WarmPool } from './warm-pool.ts';
 /** Numbers for Prometheus, counted from what is written down and from the events as they are committed. */
 export class MetricsService {
   readonly #registry = new Registry();
-  readonly #requests: Histogram<'method' | 'status'>;
+  readonly #requests: Histogram<'method' | 'route' | 'status'>;
 
   constructor(state: State, journal: Journal, pool: WarmPool) {
     const registers = [this.#registry];
@@ -68,16 +68,20 @@ export class MetricsService {
     });
     this.#requests = new Histogram({
       name: 'coppice_request_seconds',
-      help: 'Calls by method and status.',
-      labelNames: ['method', 'status'],
+      help: 'Calls by method, route and status.',
+      labelNames: ['method', 'route', 'status'],
       buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10],
       registers,
     });
   }
 
   /** For the doors. */
-  observeRequest(method: string, status: number, seconds: number): void {
-    this.#requests.observe({ method, status: String(status) }, seconds);
+  observeRequest(
+    call: { readonly method: string; readonly route: string },
+    status: number,
+    seconds: number,
+  ): void {
+    this.#requests.observe({ ...call, status: String(status) }, seconds);
   }
 
   text(): Promise<string> {

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError, type Route, type RouteName, routes } from '@coppice/protocol';
@@ -35,6 +36,7 @@ type AnyHandler = (call: AnyCall, socket?: MessageSocket) => unknown;
 export class HttpServer {
   readonly app: FastifyInstance;
   readonly #options: HttpServerOptions;
+  readonly #templates = new WeakMap<IncomingMessage, string>();
 
   private constructor(app: FastifyInstance, options: HttpServerOptions) {
     this.app = app;
@@ -64,6 +66,8 @@ export class HttpServer {
       ),
     );
     app.addHook('onRequest', async (request) => {
+      if (request.routeOptions.url !== undefined)
+        server.#templates.set(request.raw, request.routeOptions.url);
       options.hostCheck.check(request.headers.host, request.headers.origin);
     });
     app.get('/v1/openapi.json', async () => openApiDocument(options.version));
@@ -77,6 +81,11 @@ export class HttpServer {
     });
     for (const [name, route] of server.#table()) if (!route.upload) server.#register(app, name, route);
     return server;
+  }
+
+  /** The path as the route was written, with names in place of what varies; for metrics, which must not grow with every id. */
+  templateOf(request: IncomingMessage): string {
+    return this.#templates.get(request) ?? 'none';
   }
 
   #table(): [RouteName, Route][] {
