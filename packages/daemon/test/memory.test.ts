@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync, statfsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Sandbox } from '@coppice/sdk';
@@ -8,6 +9,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const runProgram = promisify(execFile);
 const capabilitiesOfRoot = 'sed -n s/^CapBnd:.//p /proc/self/status';
+const fillUp =
+  'mkdir "$1"; for size in 1G 64M 8M; do n=0; while fallocate -l "$size" "$1/$size.$n" 2>/dev/null; do n=$((n+1)); done; done';
 const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
 
 const run = async (sandbox: Sandbox, command: string): Promise<string> => {
@@ -98,6 +101,36 @@ describe.skipIf(!hasRunsc)('memory (skipped where runsc is not installed)', () =
     const [again] = (await daemon.client.snapshots.fork(taken[0]!.id)).sandboxes;
     expect(await again!.jobs.get(held)).toMatchObject({ running: true });
     for (const fork of [again!, ...sandboxes]) await fork.destroy();
+  });
+
+  test('a full disk in the middle of a checkpoint or a pause is said, the source goes on, and nothing is left', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    await source.jobs.start(
+      'dd if=/dev/urandom bs=96M count=1 iflag=fullblock status=none | { head -c 1 >/root/full; sleep 10000; }',
+    );
+    await eventually(
+      'it holds memory',
+      async () => (await source.exec('test -s /root/full')).exit_code === 0,
+    );
+    const job = await counting(source);
+    const before = await reached(source, job);
+    const memories = daemon.traces.memories();
+    // Reserved and never written: it takes room of the pool, and none of the machine.
+    const filler = join(daemon.home, 'pool/filler');
+    await runProgram('bash', ['-c', fillUp, 'fill', filler]);
+    try {
+      await expect(source.checkpoint()).rejects.toMatchObject({ code: 'no_space' });
+      await countsOn(source, job, before);
+      await expect(source.pause()).rejects.toMatchObject({ code: 'no_space' });
+      await countsOn(source, job, before);
+      expect((await source.inspect()).state).toBe('running');
+      expect(await source.snapshots()).toEqual([]);
+      await eventually('nothing is left', () => `${daemon.traces.memories()}` === `${memories}`);
+    } finally {
+      await rm(filler, { recursive: true });
+    }
+    await runProgram('sync', ['--file-system', join(daemon.home, 'pool')]);
+    expect(await source.checkpoint()).toMatchObject({ has_memory: true });
   });
 
   test('a restore to a checkpoint brings the processes back to where they were', async () => {

@@ -1,3 +1,4 @@
+import { CoppiceError } from '@coppice/protocol';
 import { runProgram } from '../../programs/run-program.ts';
 
 /** The commands of runsc for the sandboxes of one home. */
@@ -46,9 +47,16 @@ export class Runsc {
 
   /** The sandbox goes on afterwards. Not compressed: that costs more time than it saves, and clones share plain pages. */
   async checkpoint(id: string, imageDir: string): Promise<void> {
-    await runProgram(
-      this.#command('checkpoint', '--leave-running', '--compression=none', '--image-path', imageDir, id),
-    );
+    const options = ['--leave-running', '--compression=none', '--image-path', imageDir];
+    const command = this.#command('checkpoint', ...options, id);
+    const { exitCode, stderr } = await runProgram(command, { accept: [128] });
+    if (exitCode === 0) return;
+    if (/no space left|disk quota exceeded/i.test(stderr)) {
+      throw new CoppiceError('no_space', `there is no room for the memory of sandbox ${id}`, {
+        hint: 'Delete snapshots and sandboxes that are no longer needed, or give the home a larger disk.',
+      });
+    }
+    throw new CoppiceError('internal', `the memory of sandbox ${id} was not written: ${stderr.trim()}`);
   }
 
   /** Kills and forgets it; a sandbox that is not known is no failure. */
