@@ -97,6 +97,22 @@ test('nothing of the host is reachable from a sandbox: mounts, descriptors, proc
   expect(pids.length).toBeLessThan(6);
 });
 
+test('every mount of a sandbox bears what keeps it harmless', async () => {
+  await using bench = await open();
+  const workspaceDir = join(bench.home, 'workspace');
+  mkdirSync(workspaceDir);
+  const { pid } = await bench.start({ workspaceDir });
+  const mounts = readFileSync(`/proc/${pid}/mounts`, 'utf8').trim().split('\n');
+  const flags = new Map(mounts.map((line) => [line.split(' ')[1]!, line.split(' ')[3]!.split(',')]));
+  const without = (flag: string) => [...flags.keys()].filter((place) => !flags.get(place)!.includes(flag));
+  const nodes = ['full', 'null', 'random', 'tty', 'urandom', 'zero'].map((name) => `/dev/${name}`);
+  // A queue holds no files that could be run.
+  expect(without('nosuid')).toEqual(['/dev/mqueue']);
+  expect(without('nodev').sort()).toEqual([...nodes, '/dev/mqueue', '/dev/pts'].sort());
+  const kept = ['/', '/dev/mqueue', '/dev/pts', '/dev/shm', '/proc', '/run', '/workspace', ...nodes];
+  expect(without('ro').sort()).toEqual(kept.sort());
+});
+
 test('a disk whose /run is a link to somewhere else is refused, and nothing is left', async () => {
   await using bench = await open();
   const spec = bench.spec();
