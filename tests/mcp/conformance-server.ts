@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { CoppiceError } from '@coppice/protocol';
-import type { ContentBlock } from '@modelcontextprotocol/server';
+import type { ContentBlock } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import { createMcpServer } from '../../packages/daemon/src/api/mcp/mcp-server.ts';
 import { ToolSet } from '../../packages/daemon/src/api/mcp/registry.ts';
