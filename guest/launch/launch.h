@@ -81,6 +81,7 @@ struct inherited {
   int seccomp;
   int info;
   int log;
+  int console; /* the same to read, for the launcher alone */
 };
 void exec_bubblewrap(const struct setup *setup, const struct message *request, const struct inherited *fds, char *reason);
 

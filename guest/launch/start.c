@@ -60,7 +60,8 @@ static bool open_inherited(const struct setup *setup, const char *run, struct in
   fds->listen = listen_in(run);
   if (fds->listen < 0) return fail(reason, "listen in %s", run);
   fds->log = open("console.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fds->log < 0) return fail(reason, "open the log in %s", run);
+  fds->console = open("console.log", O_RDONLY | O_CLOEXEC);
+  if (fds->log < 0 || fds->console < 0) return fail(reason, "open the log in %s", run);
   /* Opened anew: bubblewrap reads from the current position, and every standby shares that of the original. */
   snprintf(path, sizeof path, "/proc/self/fd/%d", setup->seccomp_fd);
   fds->seccomp = open(path, O_RDONLY | O_CLOEXEC);
@@ -126,15 +127,24 @@ static void drain(int fd, char *text, size_t size) {
   text[length] = '\0';
 }
 
-static bool report(pid_t monitor, const char *info, struct message *reply, char *reason) {
+/* Bubblewrap says on the console why it ended. */
+static bool fail_with_console(int console, char *reason) {
+  char text[512];
+  off_t end = lseek(console, 0, SEEK_END);
+  ssize_t got = end > 0 ? pread(console, text, sizeof text - 1, end > 511 ? end - 511 : 0) : 0;
+  text[got > 0 ? got : 0] = '\0';
+  for (char *at = text; *at; at++)
+    if ((unsigned char)*at < ' ') *at = ' ';
+  errno = 0;
+  return fail(reason, "bubblewrap ended before the sandbox ran%s%s", got > 0 ? "; the console ends with: " : "", text);
+}
+
+static bool report(pid_t monitor, int console, const char *info, struct message *reply, char *reason) {
   const char *found = strstr(info, "\"child-pid\":");
   pid_t pid = found ? (pid_t)atoi(found + strlen("\"child-pid\":")) : 0;
   unsigned long long started = 0, monitor_started = 0;
-  errno = 0;
-  if (pid <= 0 || !process_started(pid, &started) || !process_started(monitor, &monitor_started)) {
-    errno = 0;
-    return fail(reason, "bubblewrap ended before the sandbox ran");
-  }
+  if (pid <= 0 || !process_started(pid, &started) || !process_started(monitor, &monitor_started))
+    return fail_with_console(console, reason);
   message_put(reply, "pid", "%d", (int)pid);
   message_put(reply, "started", "%llu", started);
   message_put(reply, "monitor", "%d", (int)monitor);
@@ -175,5 +185,5 @@ bool start_container(const struct setup *setup, const struct namespaces *ahead, 
     return fail(reason, "%s", text);
   }
   drain(info[0], text, sizeof text);
-  return report(pid, text, reply, reason);
+  return report(pid, fds.console, text, reply, reason);
 }

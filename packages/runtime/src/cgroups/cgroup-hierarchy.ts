@@ -30,7 +30,7 @@ export interface CgroupFreezer {
   /** Idempotent. */
   thaw(group: string): Promise<void>;
   /** Kills every process of it, frozen ones as well; a group that does not exist has none. */
-  kill(group: string): Promise<void>;
+  kill(group: string, isOver?: () => boolean): Promise<void>;
 }
 
 export const cpuPeriodUsec = 100_000;

@@ -126,12 +126,12 @@ export class FreezerV1 implements CgroupFreezer {
     if (readCgroupFile(file) !== '') writeCgroupFile(file, 'THAWED');
   }
 
-  async kill(group: string): Promise<void> {
+  async kill(group: string, isOver = () => false): Promise<void> {
     const state = join(this.#mount, group, 'freezer.state');
     const procs = join(this.#mount, group, 'cgroup.procs');
     await until(`killing every process of ${group}`, deadlineMs, () => {
       // Frozen first, so that nothing forks between the list and the signals; they take effect on the thaw.
-      if (readCgroupFile(state) === '') return true;
+      if (isOver() || readCgroupFile(state) === '') return true;
       writeCgroupFile(state, 'FROZEN');
       const none = killListed(procs);
       writeCgroupFile(state, 'THAWED');

@@ -109,7 +109,7 @@ export class FreezerV2 implements CgroupFreezer {
     await until(`thawing ${group}`, deadlineMs, () => readCgroupNumber(events, 'frozen') === 0);
   }
 
-  async kill(group: string): Promise<void> {
+  async kill(group: string, isOver = () => false): Promise<void> {
     const directory = join(this.#mount, group);
     const events = join(directory, 'cgroup.events');
     // Also when the group is gone. Each write waits for whatever else is done to cgroups on the machine; a look does not.
@@ -117,7 +117,7 @@ export class FreezerV2 implements CgroupFreezer {
     // Takes all at once, those being born included; frozen processes die too.
     writeCgroupFile(join(directory, 'cgroup.kill'), '1');
     await until(`killing every process of ${group}`, deadlineMs, () => {
-      if (readCgroupNumber(events, 'populated') === 0) return true;
+      if (isOver() || readCgroupNumber(events, 'populated') === 0) return true;
       killListed(join(directory, 'cgroup.procs'));
       return false;
     });

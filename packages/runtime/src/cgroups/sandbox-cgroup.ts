@@ -51,8 +51,9 @@ export class SandboxCgroup {
     return this.#freezer.thaw(this.#path);
   }
 
-  kill(): Promise<void> {
-    return this.#freezer.kill(this.#path);
+  /** Until none is left, or nobody wants it any more: the group may then be that of the next machine. */
+  kill(isOver?: () => boolean): Promise<void> {
+    return this.#freezer.kill(this.#path, isOver);
   }
 
   /** Removes it from every hierarchy once its processes are gone. Idempotent. */

@@ -77,7 +77,9 @@ export class ContainerMachine implements Machine {
         await this.#ask(graceMs);
       }
       // The end is announced sooner than looking for it would find it.
-      if (!this.#ended) await Promise.race([this.#parts.cgroup.kill(), this.exited]);
+      if (!this.#ended) {
+        await Promise.race([this.#parts.cgroup.kill(() => this.#ended), this.exited]);
+      }
     }
     await this.exited;
   }
