@@ -268,8 +268,17 @@ open("/srv/done", "w").close()
     const stopped = await create({ name: 'stopped' });
     await stopped.stop();
     await expect(stopped.checkpoint()).rejects.toMatchObject({ code: 'wrong_state' });
+    await expect(stopped.restore('never-taken')).rejects.toMatchObject({ code: 'not_found' });
+    await stopped.destroy();
+    await expect(stopped.restore('never-taken')).rejects.toMatchObject({ code: 'not_found' });
+    made.splice(made.indexOf(stopped), 1);
     const container = await create({ name: 'plain', driver: 'container' });
-    await expect(container.checkpoint()).rejects.toMatchObject({ code: 'unsupported' });
+    await expect(container.checkpoint()).rejects.toMatchObject({
+      code: 'unsupported',
+      message: expect.stringContaining('CRIU'),
+    });
+    const { findings } = await daemon.client.doctor();
+    expect(findings.map(({ message }) => message).join()).toContain('CRIU');
     await expect(container.pause()).rejects.toMatchObject({ code: 'unsupported' });
     expect((await container.inspect()).state).toBe('running');
   });

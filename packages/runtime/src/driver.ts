@@ -68,6 +68,8 @@ export interface DriverHealth {
 export interface Driver {
   readonly name: string;
   readonly keepsMemory: boolean;
+  /** Why it cannot keep memory on this machine; only where it cannot. */
+  memoryRefusal?(): Promise<string>;
   /** True when the network namespace must be prepared before the start. */
   readonly needsNetns: boolean;
   probe(): Promise<DriverHealth>;

@@ -61,6 +61,14 @@ export class DoctorService {
         const weight = name === defaultDriver ? severity : 'warning';
         findings.push({ severity: weight, check: `driver ${name}`, message, fix });
       }
+      const refusal = await driver.memoryRefusal?.();
+      if (refusal !== undefined)
+        findings.push({
+          severity: 'info',
+          check: `driver ${name}`,
+          message: `its sandboxes cannot be checkpointed with their memory: ${refusal}`,
+          fix: 'Create those whose memory matters with the driver gvisor.',
+        });
     }
     return { health, findings };
   }
@@ -120,11 +128,12 @@ export class DoctorService {
   #engine(): Finding[] {
     const { engine } = this.#parts.disks;
     if (engine === 'btrfs') return [];
+    const memory = engine === 'copy' ? ', and checkpoints share none of their memory' : '';
     return [
       {
         severity: 'warning',
         check: 'engine',
-        message: `disks are kept by the engine ${engine}: snapshots and forks take time with the number of files`,
+        message: `disks are kept by the engine ${engine}: snapshots and forks take time with the number of files${memory}`,
         fix: 'Give the home a btrfs filesystem, or a kernel with btrfs and loop devices.',
       },
     ];

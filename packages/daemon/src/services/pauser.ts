@@ -1,9 +1,10 @@
-import { CoppiceError, type Sandbox } from '@coppice/protocol';
+import type { Sandbox } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { Core } from './core.ts';
 import { type Lifecycle, pauseId, wrongState } from './lifecycle.ts';
 import { diskBytes } from './machine-starter.ts';
+import { memoryRefusal } from './memory-refusal.ts';
 import { assertMemory } from './sandbox-creator.ts';
 import { sandboxView } from './views.ts';
 
@@ -39,12 +40,10 @@ export class Pauser {
     const { journal, disks } = this.#core;
     const { id } = record;
     if (keep === 'memory' && machine.checkpoint === undefined)
-      throw new CoppiceError(
-        'unsupported',
-        `the driver ${record.driver} of sandbox ${record.name} cannot keep memory`,
-        {
-          hint: 'Pause it with keep: disk, which ends its processes, or use the driver gvisor.',
-        },
+      throw await memoryRefusal(
+        this.#core.starter,
+        record,
+        'Pause it with keep: disk, which ends its processes, or use the driver gvisor.',
       );
     journal.begin(id, { kind: 'pause', checkpointed: false });
     journal.step('pause.recorded');

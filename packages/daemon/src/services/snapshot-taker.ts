@@ -5,6 +5,7 @@ import type { SnapshotRecord, SnapshotShape } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 import { directoryBytes } from './directory-bytes.ts';
 import { wrongState } from './lifecycle.ts';
+import { memoryRefusal } from './memory-refusal.ts';
 
 export interface SnapshotRequest {
   readonly name?: string | undefined;
@@ -138,13 +139,8 @@ export class SnapshotTaker {
   async #assertKeepsMemory(record: SandboxRecord, machine: Machine | undefined): Promise<void> {
     if (record.state !== 'running' || machine === undefined) throw wrongState(record, 'checkpointed');
     if (machine.checkpoint !== undefined) return;
-    throw new CoppiceError(
-      'unsupported',
-      `the driver ${record.driver} of sandbox ${record.name} cannot keep memory`,
-      {
-        hint: 'Create the sandbox with the driver gvisor, or snapshot its files alone.',
-      },
-    );
+    const hint = 'Create the sandbox with the driver gvisor, or snapshot its files alone.';
+    throw await memoryRefusal(this.#core.starter, record, hint);
   }
 }
 

@@ -9,6 +9,7 @@ import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
 import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
+import { criuRefusal } from './criu-probe.ts';
 import { firstIdOf, IdSlots } from './id-slots.ts';
 import { Launcher } from './launcher.ts';
 import {
@@ -70,6 +71,10 @@ export class ContainerDriver implements Driver {
       programs: Object.values(this.#options.programs),
       cgroups: this.#cgroups.description,
     });
+  }
+
+  memoryRefusal(): Promise<string> {
+    return criuRefusal();
   }
 
   async start(spec: MachineSpec): Promise<Machine> {
