@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { build } from 'esbuild';
+import { builtinImports } from '../../../scripts/builtin-imports.ts';
 import { runJvs } from '../src/jvs/run.ts';
 
 const checkout = join(import.meta.dirname, '../../..');
@@ -46,6 +47,7 @@ export class JvsFixture implements AsyncDisposable {
       format: 'esm',
       target: 'node24',
       splitting: true,
+      plugins: [builtinImports],
       outExtension: { '.js': '.mjs' },
       outdir: join(fixture.home, 'program'),
       logLevel: 'warning',

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram } from '../trees/tree-program.ts';
 import { EventLog, type LogLine } from './event-log.ts';
@@ -45,6 +45,7 @@ export class WorkspaceSession implements Disposable {
   readonly mountsFile: string;
   #program: TreeProgram | undefined;
   #state: WorkspaceState | undefined;
+  #seenLog: string | undefined;
 
   constructor(options: SessionOptions) {
     const { layout, worktree } = findWorkspace(options.directory);
@@ -87,9 +88,12 @@ export class WorkspaceSession implements Disposable {
     return readSettings(this.layout);
   }
 
-  /** After a lock was taken, what others wrote meanwhile counts. */
+  /** After a lock was taken, what others wrote meanwhile counts. A long history is not read again for nothing. */
   refresh(): void {
-    this.#state = undefined;
+    const { size, mtimeNs } = statSync(this.layout.logFile, { bigint: true });
+    const seen = `${size} ${mtimeNs}`;
+    if (seen !== this.#seenLog) this.#state = undefined;
+    this.#seenLog = seen;
   }
 
   async commit(...events: WorkspaceEvent[]): Promise<LogLine[]> {
