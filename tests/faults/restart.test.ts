@@ -1,7 +1,9 @@
 import {
   closeSync,
   existsSync,
+  mkdirSync,
   openSync,
+  readdirSync,
   readFileSync,
   statSync,
   truncateSync,
@@ -48,6 +50,28 @@ describe('a daemon that goes and comes back', () => {
       expect((await sandbox.exec('echo $KEPT')).stdout).toBe('yes\n');
     },
   );
+
+  test('what is taken while a new daemon still sweeps is not swept', async () => {
+    await daemon.kill('SIGKILL');
+    // Machines of nobody, each of which takes a moment to clear away.
+    for (let slot = 0; slot < 300; slot += 1) {
+      const runDir = join(daemon.home, 'run', `sb_${String(slot).padStart(26, '0')}`);
+      mkdirSync(runDir);
+      writeFileSync(join(runDir, 'machine.json'), JSON.stringify({ driver: 'container', slot: 1000 + slot }));
+    }
+    await daemon.restart();
+    const taken = await Promise.all(
+      Array.from({ length: 8 }, (_, index) => sandbox.snapshot({ name: `swift-${index}` })),
+    );
+    await eventually('all is swept', async () => readdirSync(join(daemon.home, 'run')).length === 1);
+    // Waits for the sweep.
+    await sandbox.restore('swift-0');
+    for (const { id, name } of taken) {
+      expect(existsSync(join(daemon.home, 'pool', 'snapshots', id)), name).toBe(true);
+      await daemon.client.snapshots.delete(id);
+    }
+    counter = (await sandbox.jobs.start('while :; do echo tick; sleep 0.01; done')).id;
+  });
 
   test('a second daemon for the same home is refused, and the first goes on', async () => {
     const { code, stderr } = await daemon.run([]);

@@ -192,7 +192,7 @@ export class Daemon {
     const startedMs = now();
     tokens.ensureAdmin(homeToken(home));
 
-    const recovery = new Recovery({
+    const recovery = await new Recovery({
       core,
       drivers,
       lifecycle,

@@ -22,6 +22,8 @@ export interface RecoveryParts {
   readonly keepUnknown: boolean;
 }
 
+type FoundTrees = Awaited<ReturnType<Core['disks']['list']>>;
+
 /** These may have a machine that goes on; of every other intent the machine ends. */
 const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
 
@@ -42,8 +44,10 @@ export class Recovery {
    * Takes the lock of each sandbox concerned before it returns, so that calls that come in meanwhile wait for just that
    * sandbox. `swept` settles when nothing unknown is left and new sandboxes may be made; `settled` when all is done.
    */
-  begin(): { swept: Promise<void>; settled: Promise<void> } {
-    const { state, locks, machines } = this.#core;
+  async begin(): Promise<{ readonly swept: Promise<void>; readonly settled: Promise<void> }> {
+    const { state, locks, machines, disks } = this.#core;
+    // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
+    const found = await disks.list();
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
     const records = state.sandboxes.all();
     const known = new Set(records.map((record) => record.id));
@@ -65,7 +69,7 @@ export class Recovery {
         .map(({ id }) => pauseId(id)),
     );
     for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
-    const swept = Promise.all([this.#sweep(keep, known, needed), ...imports]).then(() => {});
+    const swept = Promise.all([this.#sweep(found, keep, known, needed), ...imports]).then(() => {});
     const settling = concerned.map((record) => {
       const intent = intents.get(record.id);
       let arrived: () => void = () => {};
@@ -194,6 +198,7 @@ export class Recovery {
   }
 
   async #sweep(
+    found: FoundTrees,
     keep: ReadonlySet<string>,
     known: ReadonlySet<string>,
     needed: ReadonlySet<string>,
@@ -203,13 +208,16 @@ export class Recovery {
     const drivers = Object.values(this.#parts.drivers);
     const removed = (await Promise.all(drivers.map((driver) => driver.sweep(keep)))).flat();
     if (removed.length > 0) log.info({ machines: removed }, 'machines that belong to no sandbox were ended');
-    await Promise.all([network.sweep(known), this.#sweepDisks(known, needed)]);
+    await Promise.all([network.sweep(known), this.#sweepDisks(found, known, needed)]);
   }
 
   /** `needed`: besides the snapshots in their table, what pauses keep and what an intent will still ask for. */
-  async #sweepDisks(known: ReadonlySet<string>, needed: ReadonlySet<string>): Promise<void> {
+  async #sweepDisks(
+    found: FoundTrees,
+    known: ReadonlySet<string>,
+    needed: ReadonlySet<string>,
+  ): Promise<void> {
     const { disks, state } = this.#core;
-    const found = await disks.list();
     await Promise.all([
       ...found.disks.filter((id) => !known.has(id)).map((id) => disks.removeDisk(id)),
       ...found.snapshots
