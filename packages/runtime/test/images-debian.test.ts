@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +8,25 @@ import { ImageStore } from '../src/images/image-store.ts';
 
 /** Fetches a hundred packages from a Debian archive, so it runs only where that is asked for. */
 const asked = process.env.COPPICE_TEST_DEBIAN === '1';
+
+it('without the program that builds them, Debian images are refused with what to install', async ({
+  skip,
+}) => {
+  skip(existsSync('/usr/bin/mmdebstrap'), 'mmdebstrap is installed here');
+  const directory = await mkdtemp(join(tmpdir(), 'coppice-debian-'));
+  const ids = new IdSource();
+  const images = await ImageStore.open({ directory, newId: () => ids.next('image'), now: () => new Date() });
+  try {
+    await expect(images.ensure('debian:bookworm')).rejects.toMatchObject({
+      code: 'unsupported',
+      hint: expect.stringContaining('apt-get install mmdebstrap'),
+    });
+    expect(await images.list()).toEqual([]);
+    expect(await readdir(directory)).toEqual([]);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+});
 
 it('a Debian image is built from the archive that apt uses, with a user', {
   timeout: 900_000,
