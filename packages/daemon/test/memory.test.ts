@@ -173,4 +173,23 @@ describe.skipIf(!hasRunsc)('memory (skipped where runsc is not installed)', () =
     });
     await countsOn(sandbox, job, before);
   });
+
+  test('a job that asked to stay keeps its sandbox awake for as long as it speaks, through a restart; others do not', async () => {
+    await using talker = await daemon.client.sandboxes.create({ name: 'talker', idle_timeout_s: 2 });
+    await using sleeper = await daemon.client.sandboxes.create({ name: 'sleeper', idle_timeout_s: 2 });
+    const talk = 'while :; do echo here; sleep 0.05; done';
+    const { id: job } = await talker.jobs.start(talk, { keep_awake: true });
+    await sleeper.jobs.start(talk);
+    const stateOf = async ({ id }: Sandbox) =>
+      (await daemon.client.sandboxes.list()).find((sandbox) => sandbox.id === id)?.state;
+    await daemon.kill();
+    await daemon.restart();
+    await eventually('the other sleeps', async () => (await stateOf(sleeper)) === 'paused');
+    expect(await stateOf(talker)).toBe('running');
+    await talker.jobs.kill(job);
+    await eventually(
+      'so does the talker, once it is silent',
+      async () => (await stateOf(talker)) === 'paused',
+    );
+  });
 });

@@ -114,6 +114,8 @@ export class IdleWatch {
 
   /** Output of a job that was started with keep_awake counts as activity. */
   async #jobSpoke(id: string): Promise<boolean> {
+    // Just after a restart it may not be in hand again yet, and its jobs would go unheard.
+    await this.#core.machines.arrival(id);
     const jobs = await this.#core.machines.get(id)?.guest.listJobs();
     const bytes = (jobs ?? [])
       .filter((job: JobInfo) => job.running && job.keepAwake)
