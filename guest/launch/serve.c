@@ -86,6 +86,9 @@ static void forget(struct source *source) {
       break;
     }
   }
+  /* Told to the kernel: a standby that was just forked still holds the description, so closing alone would leave it in the set,
+     and an event of it would come with the memory of whatever is watched next. */
+  epoll_ctl(events, EPOLL_CTL_DEL, source->fd, NULL);
   close(source->fd);
   free(source);
 }
