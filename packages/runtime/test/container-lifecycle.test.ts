@@ -98,3 +98,14 @@ test('the probe says what the driver stands on', async () => {
   await using bench = await open();
   expect(await bench.driver.probe()).toMatchObject({ usable: true, findings: [], memoryCompatibility: null });
 });
+
+test('a directory that was made for a machine that never came to be is swept', async () => {
+  await using bench = await open();
+  const machine = await bench.start();
+  const left = [join(bench.home, 'run', 'sb_left'), join(bench.home, 'run', 'sb_half')];
+  for (const directory of left) mkdirSync(directory);
+  writeFileSync(join(left[1]!, 'machine.json'), '');
+  await bench.driver.sweep(new Set([machine.id]));
+  expect(readdirSync(join(bench.home, 'run'))).toEqual([machine.id]);
+  expect((await shellIn(machine.guest, 'echo alive')).stdout).toBe('alive\n');
+});

@@ -228,9 +228,11 @@ export class ContainerDriver implements Driver {
   }
 
   /** Those of this driver alone: others keep theirs in the same place. */
+  /** Also those without a record: whoever made them died before it was written. */
   #listRunDirs(): string[] {
     if (!existsSync(this.#runRoot)) return [];
-    return readdirSync(this.#runRoot).filter((id) => readMachineRecord(this.#runDir(id)) !== undefined);
+    const entries = readdirSync(this.#runRoot, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
   }
 
   #runDir(id: string): string {
