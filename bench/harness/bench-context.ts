@@ -52,10 +52,15 @@ export class BenchContext implements AsyncDisposable {
 
   interleave<Name extends string>(
     series: Readonly<Record<Name, Measure>>,
-    { rounds, budgetS }: { readonly rounds: number; readonly budgetS: number },
+    {
+      rounds,
+      budgetS,
+      turn = 1,
+    }: { readonly rounds: number; readonly budgetS: number; readonly turn?: number },
   ): Promise<Record<Name, Summary>> {
     return interleave(series, {
       rounds: this.amount(rounds, 1),
+      turn,
       budgetMs: budgetS * 1000,
       signal: this.signal,
     });

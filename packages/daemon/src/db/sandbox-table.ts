@@ -97,6 +97,8 @@ export class SandboxTable {
   /** One for each set of fields that is ever changed together; there are few. */
   readonly #updates = new Map<string, Database.Statement>();
   readonly #sums: Database.Statement<[], { count: number; memoryMb: number }>;
+  /** As read since they last changed: every call asks for one. Nothing that a transaction may still undo. */
+  readonly #known = new Map<string, SandboxRecord>();
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
@@ -124,6 +126,7 @@ export class SandboxTable {
   update(id: string, changes: Partial<Omit<SandboxRecord, 'id'>>): void {
     const changed = Object.keys(changes) as (keyof typeof changes)[];
     if (changed.length === 0) return;
+    this.#known.delete(id);
     const assignments = changed.map((field) => `${columns[field]} = ?`).join(', ');
     const known = this.#updates.get(assignments);
     const update = known ?? this.#database.prepare(`UPDATE sandboxes SET ${assignments} WHERE id = ?`);
@@ -132,12 +135,17 @@ export class SandboxTable {
   }
 
   delete(id: string): void {
+    this.#known.delete(id);
     this.#delete.run(id);
   }
 
   byId(id: string): SandboxRecord | undefined {
+    const known = this.#known.get(id);
+    if (known !== undefined) return known;
     const row = this.#byId.get(id);
-    return row && toRecord(row);
+    const record = row && toRecord(row);
+    if (record !== undefined && !this.#database.inTransaction) this.#known.set(id, record);
+    return record;
   }
 
   byName(name: string): SandboxRecord | undefined {
@@ -160,6 +168,7 @@ export class SandboxTable {
 
   /** When a snapshot is gone, what had grown from it had grown from the one before. */
   rebase(fromSnapshotId: string, toSnapshotId: string | null): void {
+    this.#known.clear();
     this.#database
       .prepare('UPDATE sandboxes SET base_snapshot_id = ? WHERE base_snapshot_id = ?')
       .run(toSnapshotId, fromSnapshotId);

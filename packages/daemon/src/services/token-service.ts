@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import {
   CoppiceError,
   type createdTokenSchema,
@@ -15,7 +15,7 @@ import { tokenView } from './views.ts';
 /** Last use is written down at most this often per token: it is for people. */
 const lastUseIntervalMs = 60_000;
 
-const digest = (secret: string): string => createHash('sha256').update(secret).digest('hex');
+const digest = (secret: string): string => hash('sha256', secret, 'hex');
 
 export class TokenService {
   readonly #state: State;

@@ -1,0 +1,76 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { networkPolicySchema } from '@coppice/protocol';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openDatabase } from '../src/db/open-database.ts';
+import type { SandboxRecord } from '../src/db/sandbox-table.ts';
+import { State } from '../src/db/state.ts';
+
+let directory: string;
+let state: State;
+
+const record: SandboxRecord = {
+  id: 'sb_one',
+  name: 'one',
+  state: 'running',
+  failure: null,
+  imageId: 'img_one',
+  imageName: 'tiny',
+  driver: 'container',
+  cpus: 1,
+  memoryMb: 64,
+  diskMb: 64,
+  pids: 64,
+  env: { A: 'b' },
+  labels: {},
+  network: networkPolicySchema.parse({}),
+  address: null,
+  hostname: 'one',
+  idleTimeoutS: null,
+  idleAction: 'pause',
+  maxLifetimeS: null,
+  workspace: null,
+  parentSnapshotId: null,
+  parentSandboxId: null,
+  baseSnapshotId: 'sn_old',
+  pauseKeep: null,
+  createdAtMs: 1,
+  startedAtMs: null,
+  activeAtMs: 1,
+  lifetimeWarned: false,
+};
+
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'coppice-table-'));
+  state = new State(openDatabase(join(directory, 'coppice.db'), join(directory, 'backup.db')));
+  state.sandboxes.insert(record);
+});
+afterAll(() => {
+  state.close();
+  rmSync(directory, { recursive: true });
+});
+
+test('a sandbox is read as it was last written, however it was changed', () => {
+  expect(state.sandboxes.byId('sb_one')).toEqual(record);
+  state.sandboxes.update('sb_one', { state: 'stopped' });
+  expect(state.sandboxes.byId('sb_one')?.state).toBe('stopped');
+  state.sandboxes.rebase('sn_old', 'sn_new');
+  expect(state.sandboxes.byId('sb_one')?.baseSnapshotId).toBe('sn_new');
+  state.sandboxes.delete('sb_one');
+  expect(state.sandboxes.byId('sb_one')).toBeUndefined();
+  state.sandboxes.insert(record);
+  expect(state.sandboxes.byId('sb_one')).toEqual(record);
+});
+
+test('what a transaction did that was undone is not read afterwards', () => {
+  state.sandboxes.byId('sb_one');
+  expect(() =>
+    state.transaction(() => {
+      state.sandboxes.update('sb_one', { name: 'two' });
+      expect(state.sandboxes.byId('sb_one')?.name).toBe('two');
+      throw new Error('undone');
+    }),
+  ).toThrow('undone');
+  expect(state.sandboxes.byId('sb_one')?.name).toBe('one');
+});
