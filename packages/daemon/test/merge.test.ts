@@ -213,6 +213,35 @@ describe('diff and merge', () => {
     expect(await run(left, 'cat /root/a /root/b')).toBe('left\nright');
   });
 
+  test('forks that are merged into one sandbox at the same time are all taken in', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    await run(source, 'echo base > /root/base');
+    const { sandboxes: forks } = await source.fork({ count: 4 });
+    await Promise.all(forks.map((fork, index) => run(fork, `echo ${index} > /root/of-${index}`)));
+    const merged = await Promise.all(forks.map((fork) => source.merge(fork)));
+    expect(merged.map(({ applied }) => applied)).toEqual([true, true, true, true]);
+    expect(await run(source, 'cat /root/base /root/of-*')).toBe('base\n0\n1\n2\n3');
+    await Promise.all(forks.map((fork) => fork.destroy()));
+    const notes = (await source.snapshots()).map(({ note }) => note);
+    expect(notes.filter((note) => !note.endsWith('was merged in'))).toEqual([]);
+    const ofForks = (await daemon.client.snapshots.list()).filter(
+      ({ note }) => note === `as it was merged into ${source.name}`,
+    );
+    expect(ofForks).toEqual([]);
+  });
+
+  test('a merge into a sandbox that is destroyed meanwhile ends, and so does the destruction', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    const { sandboxes: forks } = await source.fork({ count: 3 });
+    const [target, ...others] = forks;
+    await Promise.all(others.map((fork, index) => run(fork, `echo ${index} > /root/of-${index}`)));
+    const merges = others.map((fork) => target!.merge(fork).catch((error: CoppiceError) => error.code));
+    await target!.destroy();
+    for (const outcome of await Promise.all(merges))
+      expect(typeof outcome === 'string' ? outcome : 'merged').toMatch(/^(not_found|merged)$/);
+    await Promise.all(others.map((fork) => fork.destroy()));
+  });
+
   test('what cannot be compared is refused', async () => {
     await using source = await daemon.client.sandboxes.create();
     expect((await failure(source.merge(source))).code).toBe('invalid_argument');

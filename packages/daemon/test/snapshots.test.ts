@@ -148,6 +148,23 @@ describe('snapshots', () => {
     await Promise.all(made.flat().map((sandbox) => sandbox.destroy()));
   });
 
+  test('a snapshot that is taken while the one before it is deleted has no parent that is gone', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    const oldest = await sandbox.snapshot();
+    for (let round = 0; round < 8; round += 1) {
+      const before = await sandbox.snapshot();
+      const [after] = await Promise.all([
+        sandbox.snapshot(),
+        daemon.client.snapshots.delete(before.id),
+        sandbox.update({ disk_mb: 1024 + round }),
+      ]);
+      const listed = await sandbox.snapshots();
+      expect(listed.map(({ id }) => id)).toContain(listed.find(({ id }) => id === after.id)!.parent_id);
+      await daemon.client.snapshots.delete(after.id);
+    }
+    expect((await sandbox.snapshot()).parent_id).toBe(oldest.id);
+  });
+
   test('the lineage shows what grew from what', async () => {
     await using source = await daemon.client.sandboxes.create();
     const snapshot = await source.snapshot();

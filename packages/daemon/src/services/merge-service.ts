@@ -48,41 +48,50 @@ export class MergeService {
   }
 
   async merge(intoRef: string, input: MergeInput): Promise<Merged> {
-    const { finder, locks, disks, journal } = this.#core;
+    const { finder, locks, disks, journal, ids } = this.#core;
+    const { trees, snapshots } = this.#parts;
     const into = finder.get(intoRef);
     const from = finder.get(input.from);
     if (into.id === from.id)
       throw new CoppiceError('invalid_argument', `sandbox ${into.name} cannot be merged into itself`);
     assertSameImage(from, into);
-    // One lock at a time: two merges against each other must not wait for each other.
-    const theirsId = input.dry_run
-      ? await this.#parts.trees.copyNow(from.id)
-      : await locks.exclusive(from.id, () => this.#takeTheirs(finder.get(from.id), into));
+    const theirsId = input.dry_run ? await trees.copyNow(from.id) : ids.next('snapshot');
+    const release = snapshots.keepForMerge(theirsId);
     try {
+      // One lock at a time: two merges against each other must not wait for each other.
+      if (!input.dry_run)
+        await locks.exclusive(from.id, () => this.#takeTheirs(finder.get(from.id), into, theirsId));
       journal.step('merge.theirs-taken');
-      return await locks.exclusive(into.id, () => {
-        const target = finder.get(into.id);
-        const theirHistory = input.dry_run ? from.id : theirsId;
-        const baseId = commonAncestor(this.#core.state, theirHistory, target.id);
-        const work = () =>
-          locks.shared(theirsId, () => this.#mergeLocked(target, from, baseId, theirsId, input));
-        return baseId === null ? work() : locks.shared(baseId, work);
-      });
+      return await locks.exclusive(into.id, () => this.#withBase(into.id, from, theirsId, input));
     } finally {
+      release();
       if (input.dry_run) await disks.removeSnapshot(theirsId);
-      else await this.#parts.snapshots.pruneMerged();
+      else await snapshots.pruneMerged();
     }
   }
 
-  async #takeTheirs(from: SandboxRecord, into: SandboxRecord): Promise<string> {
-    const { id } = await this.#parts.taker.take(from, {
+  async #withBase(intoId: string, from: SandboxRecord, theirsId: string, input: MergeInput): Promise<Merged> {
+    const { state, locks, finder } = this.#core;
+    const target = finder.get(intoId);
+    const baseId = commonAncestor(state, input.dry_run ? from.id : theirsId, target.id);
+    if (baseId === null) return this.#mergeLocked(target, from, null, theirsId, input);
+    return locks.shared(baseId, () =>
+      // Deleted while this waited for its lock: then the one before it is the base.
+      state.snapshots.byId(baseId) === undefined
+        ? this.#withBase(intoId, from, theirsId, input)
+        : this.#mergeLocked(target, from, baseId, theirsId, input),
+    );
+  }
+
+  async #takeTheirs(from: SandboxRecord, into: SandboxRecord, id: string): Promise<void> {
+    await this.#parts.taker.take(from, {
+      id,
       note: `as it was merged into ${into.name}`,
       tags: ['merge'],
       memory: false,
       automatic: true,
     });
     this.#parts.sizer.add(id);
-    return id;
   }
 
   async #mergeLocked(

@@ -106,13 +106,14 @@ export class SandboxService {
     return core.locks.exclusive(id, async () => {
       const before = core.finder.get(id);
       if (input.name !== undefined && input.name !== before.name) this.#names.assertFree(input.name);
-      const after = merged(before, input);
+      const changes = changesOf(before, input);
+      const after = { ...before, ...changes };
       this.#checkIdle(after);
       const machine = core.machines.get(id);
       if (after.diskMb !== before.diskMb) await core.disks.resizeDisk(id, diskBytes(after));
       if (machine !== undefined && limitsDiffer(before, after)) await machine.setLimits(toLimits(after));
       core.journal.commit((emit) => {
-        core.state.sandboxes.update(id, after);
+        core.state.sandboxes.update(id, changes);
         if (after.name !== before.name) core.state.snapshots.renameSandbox(id, after.name);
         emit('sandbox.updated', id, { name: after.name, changed: Object.keys(input).sort() });
       });
@@ -245,14 +246,17 @@ const hasLabel = (record: SandboxRecord, text: string): boolean => {
 const limitsDiffer = (a: SandboxRecord, b: SandboxRecord): boolean =>
   a.cpus !== b.cpus || a.memoryMb !== b.memoryMb || a.pids !== b.pids;
 
-function merged(record: SandboxRecord, input: z.output<typeof updateSandboxSchema>): SandboxRecord {
+/** What is asked for and nothing else: other fields may change while this is done, as does the base when it is deleted. */
+function changesOf(
+  record: SandboxRecord,
+  input: z.output<typeof updateSandboxSchema>,
+): Partial<Omit<SandboxRecord, 'id'>> {
   const env = { ...record.env };
   for (const [name, value] of Object.entries(input.env ?? {})) {
     if (value === null) delete env[name];
     else env[name] = value;
   }
   return {
-    ...record,
     name: input.name ?? record.name,
     labels: input.labels ?? record.labels,
     env,

@@ -11,6 +11,8 @@ export class SnapshotService {
   readonly #core: Core;
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
+  /** What merges that are under way bring over, and what nothing else says yet that it is needed. */
+  readonly #merging = new Set<string>();
 
   constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer) {
     this.#core = core;
@@ -60,6 +62,12 @@ export class SnapshotService {
     await this.pruneMerged();
   }
 
+  /** Until the returned function is called it stays, for a merge that has not written down that it needs it. */
+  keepForMerge(snapshotId: string): () => void {
+    this.#merging.add(snapshotId);
+    return () => this.#merging.delete(snapshotId);
+  }
+
   /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
   async prune(snapshotId: string): Promise<void> {
     const { state, locks } = this.#core;
@@ -67,7 +75,7 @@ export class SnapshotService {
       const record = state.snapshots.byId(snapshotId);
       if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
         return;
-      if (this.#startsMerge(record)) return;
+      if (this.#merging.has(snapshotId) || this.#startsMerge(record)) return;
       await this.#remove(record);
     });
   }
@@ -86,6 +94,10 @@ export class SnapshotService {
 
   #assertNoMergeStarts(record: SnapshotRecord): void {
     const { state } = this.#core;
+    if (this.#merging.has(record.id))
+      throw new CoppiceError('in_use', `snapshot ${record.name} is being merged`, {
+        hint: 'Wait until the merge is done.',
+      });
     if (!this.#startsMerge(record)) return;
     const holders = state.merges.holdersOf(record.id);
     const names = holders.map((id) => state.sandboxes.byId(id)?.name ?? state.snapshots.byId(id)?.name ?? id);

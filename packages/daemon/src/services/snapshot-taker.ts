@@ -8,6 +8,8 @@ import { wrongState } from './lifecycle.ts';
 import { memoryRefusal } from './memory-refusal.ts';
 
 export interface SnapshotRequest {
+  /** For a caller who must know it before anybody else can. */
+  readonly id?: string;
   readonly name?: string | undefined;
   readonly note: string;
   readonly tags: readonly string[];
@@ -30,7 +32,7 @@ export class SnapshotTaker {
   async take(record: SandboxRecord, request: SnapshotRequest): Promise<SnapshotRecord> {
     const { journal, state, disks, ids } = this.#core;
     if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
-    const id = ids.next('snapshot');
+    const id = request.id ?? ids.next('snapshot');
     const name = request.name ?? `snapshot-${id.slice(-6)}`;
     if (state.snapshots.byName(record.id, name) !== undefined)
       throw new CoppiceError('name_taken', `sandbox ${record.name} already has a snapshot named ${name}`);
@@ -72,7 +74,8 @@ export class SnapshotTaker {
       name: request.name,
       note: request.note,
       tags: request.tags,
-      parentId: record.baseSnapshotId,
+      // As it is now: the one that the caller knew may have been deleted since, which takes no lock of the sandbox.
+      parentId: this.#core.finder.get(record.id).baseSnapshotId,
       imageId: record.imageId,
       imageName: record.imageName,
       driver: record.driver,
