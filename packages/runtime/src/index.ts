@@ -23,10 +23,10 @@ export type {
   GuestWatch,
   JobInfo,
   JobLog,
-  OutputChunk,
   ProcessRequest,
   PtyAttachment,
   PtyInfo,
+  StreamedChunk,
   WatchEvent,
   WriteOptions,
 } from './guest/guest.ts';

@@ -1,5 +1,5 @@
 import { CoppiceError, type ExecResult, type Exit, type execSchema } from '@coppice/protocol';
-import type { GuestProcess, OutputChunk } from '@coppice/runtime';
+import type { GuestProcess, StreamedChunk } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { GuestAccess, GuestLease } from './guest-access.ts';
 import { outputText, unfinishedTail } from './output-text.ts';
@@ -10,7 +10,7 @@ type ExecInput = z.output<typeof execSchema>;
 /** A process that streams; closing it kills the process group. */
 export interface ExecStream {
   readonly pid: number;
-  readonly output: AsyncIterable<OutputChunk>;
+  readonly output: AsyncIterable<StreamedChunk>;
   readonly exit: Promise<Exit>;
   writeStdin(data: Uint8Array): Promise<void>;
   endStdin(): Promise<void>;

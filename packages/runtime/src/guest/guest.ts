@@ -25,15 +25,21 @@ export interface ExitStatus {
 export interface OutputChunk {
   readonly stream: 'stdout' | 'stderr';
   readonly data: Buffer;
-  /** For whoever passes on much: says that the data is no longer looked at, so that its memory may be used again. */
-  release?(): void;
+}
+
+/** Output on its way: whoever passes on much can do so without copies and without garbage. */
+export interface StreamedChunk extends OutputChunk {
+  /** The data behind one byte of the caller's, without a copy. */
+  marked(mark: number): Buffer;
+  /** Says that the data is no longer looked at, so that its memory may be used again. */
+  release(): void;
 }
 
 /** A foreground process: it is killed with its group when the handle is closed or the connection is lost. */
 export interface GuestProcess {
   readonly pid: number;
   /** Both streams in the order of arrival, with back-pressure to the process. May be iterated once. */
-  readonly output: AsyncIterable<OutputChunk>;
+  readonly output: AsyncIterable<StreamedChunk>;
   /** Settles after all output was delivered or dropped. */
   readonly exit: Promise<ExitStatus>;
   writeStdin(data: Uint8Array): Promise<void>;

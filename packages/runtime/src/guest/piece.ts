@@ -11,25 +11,40 @@ const mostFree = 32;
 export class Piece {
   static readonly #free: Buffer[] = [];
   readonly stream: number;
-  readonly data: Buffer;
-  #memory: Buffer | undefined;
+  /** One byte before the data is free, for whoever sends it on with a mark of its own. */
+  readonly #memory: Buffer;
+  readonly #bytes: number;
+  #released = false;
 
-  private constructor(stream: number, data: Buffer, memory: Buffer | undefined) {
+  private constructor(stream: number, memory: Buffer, bytes: number) {
     this.stream = stream;
-    this.data = data;
     this.#memory = memory;
+    this.#bytes = bytes;
   }
 
   static copy(stream: number, bytes: Buffer): Piece {
-    if (bytes.length < leastReusedBytes) return new Piece(stream, Buffer.from(bytes), undefined);
-    const memory = Piece.#free.pop() ?? Buffer.allocUnsafeSlow(frameMaxPayload);
-    bytes.copy(memory);
-    return new Piece(stream, memory.subarray(0, bytes.length), memory);
+    const memory =
+      bytes.length < leastReusedBytes
+        ? Buffer.allocUnsafe(1 + bytes.length)
+        : (Piece.#free.pop() ?? Buffer.allocUnsafeSlow(1 + frameMaxPayload));
+    bytes.copy(memory, 1);
+    return new Piece(stream, memory, bytes.length);
+  }
+
+  get data(): Buffer {
+    return this.#memory.subarray(1, 1 + this.#bytes);
+  }
+
+  /** The data behind one byte, without a copy. */
+  marked(mark: number): Buffer {
+    this.#memory[0] = mark;
+    return this.#memory.subarray(0, 1 + this.#bytes);
   }
 
   /** The data may not be looked at any more. */
   release(): void {
-    if (this.#memory !== undefined && Piece.#free.length < mostFree) Piece.#free.push(this.#memory);
-    this.#memory = undefined;
+    if (this.#released || this.#memory.length <= frameMaxPayload || Piece.#free.length >= mostFree) return;
+    this.#released = true;
+    Piece.#free.push(this.#memory);
   }
 }

@@ -1,13 +1,13 @@
 import { BodyReader } from './body-reader.ts';
 import type { Channel } from './channel.ts';
 import { iterateChannel } from './channel-stream.ts';
-import type { ExitStatus, GuestProcess, OutputChunk } from './guest.ts';
+import type { ExitStatus, GuestProcess, StreamedChunk } from './guest.ts';
 import { checkSignal, decodeFinalExit } from './process-codec.ts';
 
 /** A foreground process in the sandbox. */
 export class RemoteProcess implements GuestProcess {
   readonly pid: number;
-  readonly output: AsyncIterable<OutputChunk>;
+  readonly output: AsyncIterable<StreamedChunk>;
   readonly exit: Promise<ExitStatus>;
   readonly #channel: Channel;
   #iterating = false;
@@ -19,9 +19,10 @@ export class RemoteProcess implements GuestProcess {
     const delivered = Promise.withResolvers<void>();
     const chunks = iterateChannel(
       channel,
-      (piece): OutputChunk => ({
+      (piece): StreamedChunk => ({
         stream: piece.stream === 0 ? 'stdout' : 'stderr',
         data: piece.data,
+        marked: (mark) => piece.marked(mark),
         release: () => piece.release(),
       }),
       // The process goes on; what it still writes is dropped.

@@ -4,8 +4,8 @@ import type { ExecService, ExecStream } from '../../services/exec-service.ts';
 import type { MessageSocket } from './message-socket.ts';
 import { invalidInput } from './problem.ts';
 
-const stdoutTag = 1;
-const stderrTag = 2;
+const stdoutMark = 1;
+const stderrMark = 2;
 
 export const parseMessage = <T extends z.ZodType>(schema: T, text: string): z.output<T> => {
   let value: unknown;
@@ -45,9 +45,9 @@ export const runOverSocket = async (exec: ExecService, ref: string, socket: Mess
     const refused = Promise.withResolvers<never>();
     takeInput(socket, process).then(() => process.close(), refused.reject);
     const working = async () => {
-      for await (const { stream, data, release } of process.output) {
-        const sent = socket.sendTagged(stream === 'stdout' ? stdoutTag : stderrTag, data);
-        release?.();
+      for await (const chunk of process.output) {
+        const message = chunk.marked(chunk.stream === 'stdout' ? stdoutMark : stderrMark);
+        const sent = socket.send(message, chunk.release);
         if (sent !== undefined) await sent;
       }
       await socket.send(JSON.stringify({ type: 'exit', ...(await process.exit) }));

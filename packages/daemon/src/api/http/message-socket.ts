@@ -5,10 +5,6 @@ export type Message = { readonly text: string } | { readonly binary: Buffer };
 
 const highWaterBytes = 4 * 1024 * 1024;
 const queuedMessages = 64;
-const taggedBytes = 64 * 1024 + 1;
-/** Less is not worth a whole buffer while it waits for a slow peer. */
-const leastReusedBytes = taggedBytes / 4;
-const mostFree = 32;
 
 const toBuffer = (data: RawData): Buffer => {
   if (Array.isArray(data)) return Buffer.concat(data);
@@ -19,7 +15,6 @@ const toBuffer = (data: RawData): Buffer => {
 export class MessageSocket {
   readonly #socket: WebSocket;
   readonly #queue: Message[] = [];
-  readonly #free: Buffer[] = [];
   readonly #closed = Promise.withResolvers<void>();
   #wake: (() => void) | undefined;
   #open = true;
@@ -61,25 +56,11 @@ export class MessageSocket {
     return message;
   }
 
-  /** Returns at once while little is under way, and otherwise when the peer has taken it. */
-  send(data: string | Uint8Array): Promise<void> | undefined {
-    return this.#send(data, () => {});
-  }
-
-  /** The same for a tag and bytes in one message. The bytes are copied, into memory that is used again. */
-  sendTagged(tag: number, data: Uint8Array): Promise<void> | undefined {
-    const reused = data.length >= leastReusedBytes && data.length < taggedBytes;
-    const memory = reused
-      ? (this.#free.pop() ?? Buffer.allocUnsafeSlow(taggedBytes))
-      : Buffer.alloc(data.length + 1);
-    memory[0] = tag;
-    memory.set(data, 1);
-    return this.#send(memory.subarray(0, data.length + 1), () => {
-      if (reused && this.#free.length < mostFree) this.#free.push(memory);
-    });
-  }
-
-  #send(data: string | Uint8Array, onSent: () => void): Promise<void> | undefined {
+  /**
+   * Returns at once while little is under way, and otherwise when the peer has taken it. `onSent`: the data is not needed any
+   * more.
+   */
+  send(data: string | Uint8Array, onSent: () => void = () => {}): Promise<void> | undefined {
     if (!this.#open) throw new CoppiceError('cancelled', 'the caller closed the connection');
     if (this.#socket.bufferedAmount < highWaterBytes) {
       this.#socket.send(data, onSent);
