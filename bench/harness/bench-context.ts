@@ -34,8 +34,17 @@ export class BenchContext implements AsyncDisposable {
     return this.#quick ? quick : whole;
   }
 
+  /** One that has been at work for a while, as daemons have: what it and its client do often is compiled. */
   async daemon(config: RunningDaemonOptions['config'] = {}): Promise<RunningDaemon> {
-    return this.#resources.use(await RunningDaemon.start({ config: { log_level: 'warn', ...config } }));
+    const daemon = this.#resources.use(
+      await RunningDaemon.start({ config: { log_level: 'warn', ...config } }),
+    );
+    for (let sandboxes = this.amount(50, 0); sandboxes > 0; sandboxes -= 1) {
+      const sandbox = await daemon.client.sandboxes.create();
+      for (let calls = 10; calls > 0; calls -= 1) await sandbox.exec(['true']);
+      await sandbox.destroy();
+    }
+    return daemon;
   }
 
   /** A writable root over the same image that sandboxes have. */
