@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import {
   closeSync,
   existsSync,
@@ -51,26 +52,67 @@ describe('a daemon that goes and comes back', () => {
     },
   );
 
-  test('what is taken while a new daemon still sweeps is not swept', async () => {
-    await daemon.kill('SIGKILL');
-    // Machines of nobody, each of which takes a moment to clear away.
+  /** Machines of nobody, each of which takes a moment to clear away. */
+  function leaveMuchToSweep(): void {
     for (let slot = 0; slot < 300; slot += 1) {
       const runDir = join(daemon.home, 'run', `sb_${String(slot).padStart(26, '0')}`);
       mkdirSync(runDir);
       writeFileSync(join(runDir, 'machine.json'), JSON.stringify({ driver: 'container', slot: 1000 + slot }));
     }
+  }
+
+  test('what is taken while a new daemon still sweeps is not swept', async () => {
+    const others = await Promise.all(Array.from({ length: 5 }, () => daemon.client.sandboxes.create()));
+    const sandboxes = [sandbox, ...others];
+    await daemon.kill('SIGKILL');
+    leaveMuchToSweep();
     await daemon.restart();
-    const taken = await Promise.all(
-      Array.from({ length: 8 }, (_, index) => sandbox.snapshot({ name: `swift-${index}` })),
-    );
-    await eventually('all is swept', async () => readdirSync(join(daemon.home, 'run')).length === 1);
+    const runDir = join(daemon.home, 'run');
+    const taken: string[] = [];
+    // All the time until it is swept, and by several: some are always on the pool and in no table yet.
+    const takeOn = async ({ id }: Sandbox): Promise<void> => {
+      const one = daemon.client.sandboxes.at(id);
+      do taken.push((await one.snapshot()).id);
+      while (readdirSync(runDir).length > sandboxes.length);
+      taken.push((await one.snapshot()).id);
+    };
+    await Promise.all(sandboxes.map(takeOn));
     // Waits for the sweep.
-    await sandbox.restore('swift-0');
-    for (const { id, name } of taken) {
-      expect(existsSync(join(daemon.home, 'pool', 'snapshots', id)), name).toBe(true);
-      await daemon.client.snapshots.delete(id);
-    }
+    await sandbox.restore((await sandbox.snapshots())[0]!.id);
+    expect(taken.filter((id) => !existsSync(join(daemon.home, 'pool', 'snapshots', id)))).toEqual([]);
+    for (const id of taken) await daemon.client.snapshots.delete(id);
+    for (const { id } of others) await daemon.client.sandboxes.at(id).destroy();
     counter = (await sandbox.jobs.start('while :; do echo tick; sleep 0.01; done')).id;
+  });
+
+  test('a snapshot that a new daemon still restores from is deleted only afterwards', async () => {
+    await using restored = await daemon.client.sandboxes.create();
+    await restored.files.write('/root/file', 'old');
+    const { id } = await restored.snapshot();
+    await restored.files.write('/root/file', 'new');
+    daemon.armKillPoint('restore.machine-stopped');
+    await restored.restore(id).catch(() => {});
+    await daemon.exited;
+    daemon.disarm();
+    leaveMuchToSweep();
+    await daemon.restart();
+    await daemon.client.snapshots.delete(id);
+    expect((await restored.inspect()).state).toBe('running');
+    expect(await restored.files.readText('/root/file')).toBe('old');
+  });
+
+  test('what cannot be swept keeps nobody from making sandboxes', async () => {
+    await daemon.kill('SIGKILL');
+    const stuck = join(daemon.home, 'run', 'sb_stuck', 'mount');
+    mkdirSync(stuck, { recursive: true });
+    execFileSync('mount', ['-t', 'tmpfs', 'none', stuck]);
+    try {
+      await daemon.restart();
+      await using made = await daemon.client.sandboxes.create();
+      expect((await made.exec('echo made')).stdout).toBe('made\n');
+    } finally {
+      execFileSync('umount', [stuck]);
+    }
   });
 
   test('a second daemon for the same home is refused, and the first goes on', async () => {
