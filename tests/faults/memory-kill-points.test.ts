@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
@@ -157,5 +157,20 @@ describe.skipIf(!hasRunsc)('a daemon that is killed in the middle of work on mem
     expect(['paused', 'running']).toContain((await subject.inspect()).state);
     await countsOn(subject, before);
     expect((await subject.inspect()).state).toBe('running');
+  });
+
+  test('a pause while a new daemon still sweeps keeps its memory, whatever an earlier one left', async () => {
+    const before = await reached(subject);
+    await daemon.kill('SIGKILL');
+    mkdirSync(join(daemon.home, 'pool/memory', `pause-${subject.id}`));
+    // Machines of nobody, each of which takes a moment to clear away.
+    const run = join(daemon.home, 'run');
+    for (let slot = 0; slot < 3000; slot += 1)
+      mkdirSync(join(run, `sb_${String(slot).padStart(26, '0')}`), { recursive: true });
+    await daemon.restart();
+    await subject.pause();
+    await eventually('all is swept', async () => readdirSync(run).length === 0);
+    await nothingUnknown();
+    await countsOn(subject, before);
   });
 });

@@ -39,17 +39,20 @@ export class Pauser {
   async pauseLocked(record: SandboxRecord, machine: Machine, keep: 'memory' | 'disk'): Promise<void> {
     const { journal, disks } = this.#core;
     const { id } = record;
+    // What an earlier pause left has the same name, and would be swept together with what this one keeps.
+    await this.#core.swept;
     if (keep === 'memory' && machine.checkpoint === undefined)
       throw await memoryRefusal(
         this.#core.starter,
         record,
         'Pause it with keep: disk, which ends its processes, or use the driver gvisor.',
       );
+    // Also where only the disk is kept: recovery knows what was kept by whether this is there.
+    await this.#lifecycle.dropPause(id);
     journal.begin(id, { kind: 'pause', checkpointed: false });
     journal.step('pause.recorded');
     if (keep === 'memory') {
       try {
-        await this.#lifecycle.dropPause(id);
         await machine.checkpoint!(disks.memoryDir(pauseId(id)), async () => {
           journal.step('pause.memory-written');
           await disks.snapshotDisk(id, pauseId(id));

@@ -27,6 +27,23 @@ type FoundTrees = Awaited<ReturnType<Core['disks']['list']>>;
 /** These may have a machine that goes on; of every other intent the machine ends. */
 const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
 
+/** Snapshots that an intent will still read: nobody may delete them before it is settled. */
+function readBy(intent: Intent | undefined): string[] {
+  if (intent?.kind === 'restore') return [intent.snapshotId];
+  if (intent?.kind !== 'merge') return [];
+  const { undoSnapshotId, theirsSnapshotId, baseSnapshotId } = intent;
+  return [undoSnapshotId, theirsSnapshotId, ...(baseSnapshotId === null ? [] : [baseSnapshotId])];
+}
+
+/** Like Promise.all, but when it fails nothing of it runs on: what is made afterwards must not be swept. */
+async function allDone<T>(work: readonly Promise<T>[]): Promise<T[]> {
+  const outcomes = await Promise.allSettled(work);
+  return outcomes.map((outcome) => {
+    if (outcome.status === 'rejected') throw outcome.reason;
+    return outcome.value;
+  });
+}
+
 /**
  * What the first moments of a daemon are for: machines that run are taken in hand again, what a dead daemon left half done is
  * finished or undone, and what belongs to nobody is swept away.
@@ -42,10 +59,11 @@ export class Recovery {
 
   /**
    * Takes the lock of each sandbox concerned before it returns, so that calls that come in meanwhile wait for just that
-   * sandbox. `swept` settles when nothing unknown is left and new sandboxes may be made; `settled` when all is done.
+   * sandbox. `swept` settles when nothing unknown is left, or only what could not be removed, and new sandboxes may be made;
+   * `settled` when all is done.
    */
   async begin(): Promise<{ readonly swept: Promise<void>; readonly settled: Promise<void> }> {
-    const { state, locks, machines, disks } = this.#core;
+    const { state, locks, machines, disks, log } = this.#core;
     // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
     const found = await disks.list();
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
@@ -69,7 +87,13 @@ export class Recovery {
         .map(({ id }) => pauseId(id)),
     );
     for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
-    const swept = Promise.all([this.#sweep(found, keep, known, needed), ...imports]).then(() => {});
+    const cleared = allDone([this.#sweep(found, keep, known, needed), ...imports]).then(() => {});
+    const swept = cleared.catch((error: unknown) => {
+      log.error(
+        { err: error },
+        'not all that belongs to nobody could be removed; the next start tries again',
+      );
+    });
     const settling = concerned.map((record) => {
       const intent = intents.get(record.id);
       let arrived: () => void = () => {};
@@ -80,18 +104,22 @@ export class Recovery {
             arrived = resolve;
           }),
         );
-      return locks.exclusive(record.id, async () => {
+      const work = async () => {
         try {
           const machine = keep.has(record.id) ? await this.#adopt(record) : undefined;
           if (intent === undefined) await this.#keepRunning(record, machine, arrived);
-          else await this.#settle(record, intent, machine, swept, arrived);
+          else await this.#settle(record, intent, machine, cleared, arrived);
         } catch (error) {
           this.#core.log.error({ err: error, sandbox: record.id }, 'a sandbox could not be recovered');
           this.#parts.lifecycle.fail(record, `it could not be recovered: ${(error as Error).message}`);
         } finally {
           arrived();
         }
-      });
+      };
+      return locks.exclusive(
+        record.id,
+        readBy(intent).reduce((inner, snapshotId) => () => locks.shared(snapshotId, inner), work),
+      );
     });
     return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
   }
@@ -120,7 +148,7 @@ export class Recovery {
     record: SandboxRecord,
     intent: Intent,
     machine: Machine | undefined,
-    swept: Promise<void>,
+    cleared: Promise<void>,
     arrived: () => void,
   ): Promise<void> {
     const { journal, state, starter } = this.#core;
@@ -128,7 +156,7 @@ export class Recovery {
     const { id } = record;
     switch (intent.kind) {
       case 'create':
-        await swept;
+        await cleared;
         await this.#core.network.release(id);
         await this.#core.disks.removeDisk(id);
         creator.forget(record);
@@ -149,7 +177,7 @@ export class Recovery {
         else journal.finish(id, () => {});
         return;
       case 'stop':
-        await swept;
+        await cleared;
         await lifecycle.dropPause(id);
         journal.finish(id, (emit) => {
           state.sandboxes.update(id, { state: 'stopped', failure: null, pauseKeep: null, startedAtMs: null });
@@ -157,7 +185,7 @@ export class Recovery {
         });
         return;
       case 'destroy':
-        await swept;
+        await cleared;
         await lifecycle.destroyLocked(record);
         return;
       case 'snapshot':
@@ -168,7 +196,7 @@ export class Recovery {
         else journal.finish(id, () => {});
         return;
       case 'restore': {
-        await swept;
+        await cleared;
         await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent.wasRunning);
         return;
       }
@@ -206,9 +234,9 @@ export class Recovery {
     const { network, log } = this.#core;
     if (this.#parts.keepUnknown) return;
     const drivers = Object.values(this.#parts.drivers);
-    const removed = (await Promise.all(drivers.map((driver) => driver.sweep(keep)))).flat();
+    const removed = (await allDone(drivers.map((driver) => driver.sweep(keep)))).flat();
     if (removed.length > 0) log.info({ machines: removed }, 'machines that belong to no sandbox were ended');
-    await Promise.all([network.sweep(known), this.#sweepDisks(found, known, needed)]);
+    await allDone([network.sweep(known), this.#sweepDisks(found, known, needed)]);
   }
 
   /** `needed`: besides the snapshots in their table, what pauses keep and what an intent will still ask for. */
@@ -218,7 +246,7 @@ export class Recovery {
     needed: ReadonlySet<string>,
   ): Promise<void> {
     const { disks, state } = this.#core;
-    await Promise.all([
+    await allDone([
       ...found.disks.filter((id) => !known.has(id)).map((id) => disks.removeDisk(id)),
       ...found.snapshots
         .filter((id) => !needed.has(id) && state.snapshots.byId(id) === undefined)
