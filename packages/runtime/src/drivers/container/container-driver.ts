@@ -117,13 +117,18 @@ export class ContainerDriver implements Driver {
       else if (!existsSync(`/proc/${standby[1]}`)) await this.#cgroups.group(name).remove();
     }
     const removed: string[] = [];
+    const failures: unknown[] = [];
     for (const id of [...found].sort()) {
       if (keep.has(id) || this.#starting.has(id)) continue;
-      const machine = this.#machines.get(id);
-      if (machine === undefined) await this.#clear(id);
-      else await machine.stop(0);
-      removed.push(id);
+      try {
+        // One that cannot be removed does not keep the others.
+        await this.#clear(id);
+        removed.push(id);
+      } catch (error) {
+        failures.push(error);
+      }
     }
+    if (failures.length > 0) throw failures[0];
     return removed;
   }
 
@@ -164,8 +169,10 @@ export class ContainerDriver implements Driver {
       return machine;
     } catch (error) {
       const log = this.#readLog(runDir);
+      // With the record the range is given back there; twice would take it from whoever has it by then.
+      const recorded = readMachineRecord(runDir) !== undefined;
       await this.#clear(spec.id);
-      this.#slots.release(slot);
+      if (!recorded) this.#slots.release(slot);
       throw startFailure(spec.id, error, log);
     }
   }
@@ -227,7 +234,6 @@ export class ContainerDriver implements Driver {
     return isRunning(record.init) ? record.init : undefined;
   }
 
-  /** Those of this driver alone: others keep theirs in the same place. */
   /** Also those without a record: whoever made them died before it was written. */
   #listRunDirs(): string[] {
     if (!existsSync(this.#runRoot)) return [];
