@@ -20,7 +20,8 @@ void die(const char *what) {
 }
 
 static void usage(void) {
-  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH [--netns PATH] [--cgroup FILE]... -- COMMAND...\n");
+  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --netns PATH --layers OPTIONS --root PATH [--cgroup FILE]...\n"
+          "                     -- COMMAND THAT MAKES... -- COMMAND THAT STARTS...\n");
   exit(64);
 }
 
@@ -46,6 +47,16 @@ static int listen_at(const char *path) {
   return fd;
 }
 
+/* From one -- to the next, which becomes its end. */
+static char **command_at(int argc, char **argv, int *at) {
+  if (*at >= argc) usage();
+  char **command = argv + ++*at;
+  while (*at < argc && strcmp(argv[*at], "--") != 0) *at += 1;
+  if (command == argv + *at) usage();
+  if (*at < argc) argv[*at] = NULL;
+  return command;
+}
+
 static struct plan parse(int argc, char **argv) {
   struct plan plan = {0};
   plan.cgroup_files = calloc((size_t)argc, sizeof(char *));
@@ -56,12 +67,45 @@ static struct plan parse(int argc, char **argv) {
     if (strcmp(argv[at], "--socket") == 0) plan.socket = value;
     else if (strcmp(argv[at], "--hold-socket") == 0) plan.hold_socket = value;
     else if (strcmp(argv[at], "--netns") == 0) plan.netns = value;
+    else if (strcmp(argv[at], "--layers") == 0) plan.layers = value;
+    else if (strcmp(argv[at], "--root") == 0) plan.root = value;
     else if (strcmp(argv[at], "--cgroup") == 0) plan.cgroup_files[plan.cgroup_count++] = value;
     else usage();
   }
-  if (at + 1 >= argc || strcmp(argv[at], "--") != 0 || plan.socket == NULL || plan.hold_socket == NULL) usage();
-  plan.command = argv + at + 1;
+  if (plan.socket == NULL || plan.hold_socket == NULL || plan.netns == NULL || plan.layers == NULL || plan.root == NULL) usage();
+  if (at < argc && strcmp(argv[at], "--") != 0) usage();
+  plan.make = command_at(argc, argv, &at);
+  plan.go = command_at(argc, argv, &at);
   return plan;
+}
+
+/* Who started us may go; what the sandbox writes there later is nobody's. */
+static void leave_stdio(void) {
+  int null_fd = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; fd++) dup2(null_fd, fd);
+  if (null_fd > 2) close(null_fd);
+}
+
+static bool tell(const char *line) {
+  size_t length = strlen(line);
+  return write(1, line, length) == (ssize_t)length;
+}
+
+/* False when who started us has gone, or has changed its mind. */
+static bool is_told_to_go(void) {
+  char byte;
+  ssize_t got;
+  do got = read(0, &byte, 1);
+  while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
+/* Makes the sandbox and lets it run. When it does not, what there is of it is for who started us, or comes after, to end. */
+static bool start(const struct plan *plan, struct pipes *pipes) {
+  bool made = make_sandbox(plan->make, pipes) == 0;
+  if (made && (!tell("made\n") || !is_told_to_go())) return false;
+  bool runs = made && start_sandbox(plan->go) == 0;
+  return tell(runs ? "ready\n" : "failed\n") && runs;
 }
 
 int main(int argc, char **argv) {
@@ -71,21 +115,13 @@ int main(int argc, char **argv) {
   int listener = listen_at(plan.socket);
   int hold_listener = listen_at(plan.hold_socket);
   enter_cgroups(&plan);
-  if (plan.netns != NULL) enter_network(plan.netns);
+  enter_network(plan.netns);
+  mount_root(&plan);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) die("subreaper");
   struct pipes pipes;
-  int code = run_command(plan.command, &pipes);
-  if (code != 0) {
-    unlink(plan.socket);
-    unlink(plan.hold_socket);
-    return code;
-  }
-  /* Who started us reads this, and may go. */
-  if (write(1, "ready\n", 6) != 6) die("stdout");
-  int null_fd = open("/dev/null", O_RDWR);
-  for (int fd = 0; fd < 3; fd++) dup2(null_fd, fd);
-  if (null_fd > 2) close(null_fd);
-  forward(&pipes, listener, hold_listener);
+  bool runs = start(&plan, &pipes);
+  leave_stdio();
+  if (runs) forward(&pipes, listener, hold_listener);
   /* The last of the sandbox; if it does not go, who ends the sandbox kills it, and us with it. */
   while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) continue;
   unlink(plan.socket);

@@ -23,6 +23,11 @@ export interface MachineSpec {
   readonly workspaceDir?: string;
   /** For drivers whose network must stand before the start: the path of a prepared network namespace. */
   readonly netns?: string;
+  /**
+   * Settles when that namespace obeys its policy. A driver may prepare the machine meanwhile; nothing inside runs before,
+   * and nothing is left of it where this fails.
+   */
+  readonly networkStands?: Promise<unknown>;
 }
 
 export interface MachineUsage {

@@ -76,19 +76,17 @@ export class MachineStarter {
         throw error;
       }
     }
-    // The policy stands before the first instruction runs.
     const netns = await this.#parts.network.createNamespace(record.id);
+    const attachment = this.#parts.network.apply(record.id, netns, toNetworkPolicy(record.network), 'fresh');
+    const attached = Promise.allSettled([attachment]);
     try {
-      const { address } = await this.#parts.network.apply(
-        record.id,
-        netns,
-        toNetworkPolicy(record.network),
-        'fresh',
-      );
-      const machine = await this.#boot(driver, { ...this.#spec(record), netns }, memoryDir);
+      const spec = { ...this.#spec(record), netns, networkStands: attachment };
+      const machine = await this.#boot(driver, spec, memoryDir);
       onBooted?.();
-      return { machine, address };
+      return { machine, address: (await attachment).address };
     } catch (error) {
+      // Nothing is taken away while it is still being made.
+      await attached;
       await this.#parts.network.release(record.id);
       throw error;
     }

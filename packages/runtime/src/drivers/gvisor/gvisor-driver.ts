@@ -13,9 +13,9 @@ import { cpuFeatures } from './cpu-features.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
 import { readRecord, writeRecord } from './gvisor-record.ts';
 import { writeBundle } from './oci-bundle.ts';
-import { mountRoot, unmountRoot } from './overlay-root.ts';
+import { overlayLayers } from './overlay-root.ts';
 import { findRunsc, type Platform, probePlatform } from './platform-probe.ts';
-import { startRelay } from './relay.ts';
+import { Relay } from './relay.ts';
 import { Runsc } from './runsc.ts';
 import { sandboxLimits } from './sandbox-limits.ts';
 import { makeShimLayer } from './shim-layer.ts';
@@ -91,20 +91,21 @@ export class GvisorDriver implements Driver {
   }
 
   start(spec: MachineSpec): Promise<Machine> {
-    return this.#launch(spec, (runsc, paths) => runsc.runCommand(spec.id, paths.bundleDir, paths.pidFile));
+    return this.#launch(spec, (runsc) => runsc.startCommand(spec.id));
   }
 
   restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
     return this.#launch(spec, (runsc, paths) =>
-      runsc.restoreCommand(spec.id, paths.bundleDir, paths.pidFile, checkpointDir),
+      runsc.restoreCommand(spec.id, paths.bundleDir, checkpointDir),
     );
   }
 
   async adopt(spec: MachineSpec): Promise<Machine | undefined> {
     checkId(spec.id);
     const paths = this.#paths(spec.id);
-    const identity = readRecord(paths.record)?.process;
-    if (identity == null || !isRunning(identity)) return undefined;
+    const record = readRecord(paths.record);
+    const identity = record?.process;
+    if (identity == null || record?.waits === true || !isRunning(identity)) return undefined;
     // The daemon before may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
     if (existsSync(paths.pausedMark)) {
@@ -129,7 +130,7 @@ export class GvisorDriver implements Driver {
     await this.#cgroups.release();
   }
 
-  async #launch(spec: MachineSpec, command: (runsc: Runsc, paths: Paths) => string[]): Promise<Machine> {
+  async #launch(spec: MachineSpec, startCommand: (runsc: Runsc, paths: Paths) => string[]): Promise<Machine> {
     checkSpec(spec);
     const netns = this.#checkNetns(spec);
     const { runsc } = await this.#prepare();
@@ -140,34 +141,52 @@ export class GvisorDriver implements Driver {
     }
     mkdirSync(paths.dir, { recursive: true, mode: 0o700 });
     try {
-      writeRecord(paths.record, null);
+      writeRecord(paths.record, { process: null });
       const group = this.#cgroups.group(spec.id);
       this.#cgroups.prepare();
       for (const directory of group.directories) makeCgroup(directory);
       for (const { file, value } of group.settings(sandboxLimits(spec.limits))) writeCgroupFile(file, value);
       const shim = makeShimLayer(join(this.#dir, 'shim'));
-      await mountRoot(spec.imageDir, shim, spec.diskDir, paths.rootDir);
+      mkdirSync(paths.rootDir, { recursive: true });
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
         rootDir: paths.rootDir,
         agent: this.#options.programs.agent,
       });
-      await startRelay({
+      const relay = await Relay.make({
         program: this.#options.programs.relay,
         socket: paths.socket,
         holdSocket: paths.holdSocket,
         netns,
+        layers: overlayLayers(spec.imageDir, shim, spec.diskDir),
+        rootDir: paths.rootDir,
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
-        command: command(runsc, paths),
+        makeCommand: runsc.makeCommand(spec.id, paths.bundleDir, paths.pidFile),
+        startCommand: startCommand(runsc, paths),
       });
+      const identity = await this.#letGo(spec, paths, relay);
+      return await this.#machine(spec.id, identity);
+    } catch (error) {
+      await this.#cleanUp(spec.id);
+      throw error;
+    }
+  }
+
+  /** The policy stands before the first instruction runs; it may have been set up while the sandbox was made. */
+  async #letGo(spec: MachineSpec, paths: Paths, relay: Relay): Promise<ProcessIdentity> {
+    try {
       const pid = Number(readFileSync(paths.pidFile, 'utf8'));
       const started = readStarted(pid);
       if (started === undefined)
         throw new CoppiceError('internal', `sandbox ${spec.id} ended right after its start`);
-      writeRecord(paths.record, { pid, started });
-      return await this.#machine(spec.id, { pid, started });
+      const identity = { pid, started };
+      writeRecord(paths.record, { process: identity, waits: true });
+      await spec.networkStands;
+      await relay.go();
+      writeRecord(paths.record, { process: identity });
+      return identity;
     } catch (error) {
-      await this.#cleanUp(spec.id);
+      relay.drop();
       throw error;
     }
   }
@@ -205,7 +224,6 @@ export class GvisorDriver implements Driver {
     await group.kill();
     const { runsc } = await this.#prepare();
     await runsc.delete(id);
-    await unmountRoot(paths.rootDir);
     await group.remove();
     rmSync(paths.dir, { recursive: true, force: true });
   }

@@ -1,14 +1,17 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
 
-/** Written beside the sandbox, for the daemon that finds it later. The process is null until it runs. */
+/** Written beside the sandbox, for the daemon that finds it later. */
 export interface GvisorRecord {
   readonly driver: 'gvisor';
+  /** Its kernel; null until it is made. */
   readonly process: ProcessIdentity | null;
+  /** It was made, and nothing in it runs yet. */
+  readonly waits?: boolean;
 }
 
-export const writeRecord = (file: string, process: ProcessIdentity | null): void =>
-  writeFileSync(file, JSON.stringify({ driver: 'gvisor', process } satisfies GvisorRecord));
+export const writeRecord = (file: string, record: Omit<GvisorRecord, 'driver'>): void =>
+  writeFileSync(file, JSON.stringify({ driver: 'gvisor', ...record } satisfies GvisorRecord));
 
 /** Undefined where there is none of this driver's. */
 export const readRecord = (file: string): GvisorRecord | undefined => {

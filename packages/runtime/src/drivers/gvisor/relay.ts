@@ -1,5 +1,7 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
+import type { Readable, Writable } from 'node:stream';
+import { setImmediate as afterReads } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 
 export interface RelayOptions {
@@ -7,48 +9,89 @@ export interface RelayOptions {
   readonly socket: string;
   readonly holdSocket: string;
   readonly netns: string;
+  /** Of the overlay that is the root, as options of its mount. */
+  readonly layers: string;
+  readonly rootDir: string;
   readonly cgroupFiles: readonly string[];
-  readonly command: readonly string[];
+  /** Makes the sandbox, in which nothing runs yet. */
+  readonly makeCommand: readonly string[];
+  readonly startCommand: readonly string[];
 }
 
 const shownStderrChars = 2000;
 
-/** Starts a relay, which starts the sandbox; it lives as long as the sandbox does, whatever becomes of the daemon. */
-export const startRelay = async (options: RelayOptions): Promise<void> => {
-  const args = [
-    '--socket',
-    options.socket,
-    '--hold-socket',
-    options.holdSocket,
-    '--netns',
-    options.netns,
-    ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
-    '--',
-    ...options.command,
-  ];
-  await new Promise<void>((resolve, reject) => {
-    const child = spawn(options.program, args, {
+/** A relay that starts a sandbox; it lives as long as the sandbox does, whatever becomes of the daemon. */
+export class Relay {
+  readonly #program: string;
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly #stderr: Buffer[] = [];
+  readonly #over: Promise<string>;
+
+  private constructor(options: RelayOptions) {
+    this.#program = options.program;
+    const args = [
+      ...['--socket', options.socket, '--hold-socket', options.holdSocket],
+      ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
+      ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
+      ...['--', ...options.makeCommand, '--', ...options.startCommand],
+    ];
+    this.#child = spawn(options.program, args, {
       detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe'],
       env: { PATH: process.env.PATH },
     });
-    const stderr: Buffer[] = [];
-    child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk));
-    child.stdout.once('data', () => {
-      child.stdout.destroy();
-      child.stderr.destroy();
-      child.unref();
-      resolve();
+    this.#child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk));
+    // A relay that has ended does not read; that it has is heard below.
+    this.#child.stdin.on('error', () => {});
+    this.#over = new Promise((resolve, reject) => {
+      this.#child.once('error', (cause) =>
+        reject(new CoppiceError('internal', `cannot run ${this.#program}`, { cause })),
+      );
+      this.#child.once('close', (code) => resolve(`its relay ended with code ${code}`));
     });
-    child.once('error', (cause) =>
-      reject(new CoppiceError('internal', `cannot run ${options.program}`, { cause })),
-    );
-    child.once('close', (code) => {
-      const reason = Buffer.concat(stderr).toString('utf8').trim().slice(0, shownStderrChars);
-      reject(new CoppiceError('internal', `gVisor did not start the sandbox (exit code ${code}): ${reason}`));
+    this.#over.catch(() => {});
+  }
+
+  /** The sandbox is made when this returns. Nothing inside runs before `go`; `drop` one that shall not. */
+  static async make(options: RelayOptions): Promise<Relay> {
+    const relay = new Relay(options);
+    try {
+      await relay.#hear('made');
+      return relay;
+    } catch (error) {
+      relay.drop();
+      throw error;
+    }
+  }
+
+  /** Lets it run. */
+  async go(): Promise<void> {
+    this.#child.stdin.write('g');
+    try {
+      await this.#hear('ready');
+    } finally {
+      this.drop();
+    }
+  }
+
+  /** No more is asked of it: one that was not let run waits for the end of its sandbox. */
+  drop(): void {
+    for (const stream of [this.#child.stdin, this.#child.stdout, this.#child.stderr]) stream.destroy();
+    this.#child.unref();
+  }
+
+  async #hear(expected: string): Promise<void> {
+    const said = new Promise<string>((resolve) => {
+      this.#child.stdout.once('data', (chunk: Buffer) => resolve(chunk.toString('utf8').trim()));
     });
-  });
-};
+    const heard = await Promise.race([said, this.#over]);
+    if (heard === expected) return;
+    // What was written to stderr before has arrived, and is read in this turn of the event loop.
+    await afterReads();
+    const reason = Buffer.concat(this.#stderr).toString('utf8').trim().slice(0, shownStderrChars);
+    throw new CoppiceError('internal', `gVisor did not start the sandbox (${heard}): ${reason}`);
+  }
+}
 
 /** As long as it is held, the sandbox is given nothing new, and it has taken all that it was given. */
 export interface RelayHold {

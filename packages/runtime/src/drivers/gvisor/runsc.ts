@@ -13,23 +13,19 @@ export class Runsc {
     this.#platform = platform;
   }
 
-  /** Starts what the bundle says; returns once PID 1 runs. */
-  runCommand(id: string, bundleDir: string, pidFile: string): string[] {
-    return this.#command('run', '--detach', '--bundle', bundleDir, '--pid-file', pidFile, id);
+  /** Makes the sandbox: its kernel waits, with nothing inside it. Links of its network are taken later. */
+  makeCommand(id: string, bundleDir: string, pidFile: string): string[] {
+    return this.#command('create', '--bundle', bundleDir, '--pid-file', pidFile, id);
   }
 
-  restoreCommand(id: string, bundleDir: string, pidFile: string, imageDir: string): string[] {
-    return this.#command(
-      'restore',
-      '--detach',
-      '--bundle',
-      bundleDir,
-      '--pid-file',
-      pidFile,
-      '--image-path',
-      imageDir,
-      id,
-    );
+  /** Starts what the bundle says; returns once PID 1 runs. */
+  startCommand(id: string): string[] {
+    return this.#command('start', id);
+  }
+
+  /** Brings back what a checkpoint kept; returns once it runs. */
+  restoreCommand(id: string, bundleDir: string, imageDir: string): string[] {
+    return this.#command('restore', '--detach', '--bundle', bundleDir, '--image-path', imageDir, id);
   }
 
   async pause(id: string): Promise<void> {
