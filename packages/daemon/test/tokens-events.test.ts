@@ -1,7 +1,8 @@
-import { readFileSync, statSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Coppice } from '@coppice/sdk';
-import { eventually, RunningDaemon } from '@coppice/testkit';
+import { eventually, RunningDaemon, tinyImage } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 describe('tokens, events and health', () => {
@@ -105,4 +106,27 @@ test('the warm pool gives a sandbox of the default shape with its own name, and 
   await eventually('the old one is swept and a new one is warm', async () => {
     return (await warm()) && daemon.traces.machines().length === 4 && daemon.traces.disks().length === 4;
   });
+});
+
+test('what is warm on an image that was removed is never given out for the one that came under its name', async () => {
+  await using daemon = await RunningDaemon.start({ config: { warm_pool: 1 } });
+  const warm = async (count: number) =>
+    (await daemon.client.metrics()).includes(`coppice_warm_sandboxes ${count}\n`);
+  await eventually('one is warm', () => warm(1));
+  const changed = mkdtempSync(join(tmpdir(), 'coppice-image-'));
+  try {
+    cpSync(await tinyImage(), changed, { recursive: true, verbatimSymlinks: true });
+    writeFileSync(join(changed, 'etc/changed'), 'yes');
+    await daemon.client.images.remove('tiny');
+    await eventually('none is warm', () => warm(0));
+    await daemon.client.images.make({ name: 'tiny', source: changed });
+    const sandbox = await daemon.client.sandboxes.create();
+    expect((await sandbox.exec('cat /etc/changed')).stdout).toBe('yes');
+    await eventually('one is warm', () => warm(1));
+    const next = await daemon.client.sandboxes.create();
+    expect(next.info).toMatchObject({ from_pool: true });
+    expect((await next.exec('cat /etc/changed')).stdout).toBe('yes');
+  } finally {
+    rmSync(changed, { recursive: true });
+  }
 });

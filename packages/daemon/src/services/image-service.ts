@@ -18,15 +18,17 @@ export class ImageService {
   readonly #store: ImageStore;
   readonly #state: State;
   readonly #journal: Journal;
-  readonly #onMade: (() => void) | undefined;
+  readonly #onChanged: (() => void) | undefined;
   /** By id and by name: an image never changes, so only its removal ends an entry. */
   readonly #known = new Map<string, ImageRef>();
   /** Images that a creation stands on right now, before its record does. */
   readonly #claims = new Map<string, number>();
+  /** Removed, or just being so: whoever had found one on the disk before is not given it any more. */
+  readonly #gone = new Set<string>();
 
-  /** `onMade` hears of each new image. */
-  constructor(store: ImageStore, state: State, journal: Journal, onMade?: () => void) {
-    this.#onMade = onMade;
+  /** `onChanged` hears of each image that comes or goes. */
+  constructor(store: ImageStore, state: State, journal: Journal, onChanged?: () => void) {
+    this.#onChanged = onChanged;
     this.#store = store;
     this.#state = state;
     this.#journal = journal;
@@ -40,7 +42,7 @@ export class ImageService {
   /** Makes an image known that exists already; makes none. */
   async remember(ref: string): Promise<void> {
     const image = await this.#store.find(ref);
-    if (image !== undefined) this.#remember(image);
+    if (image !== undefined && !this.#gone.has(image.id)) this.#remember(image);
   }
 
   stored(imageId: string): Promise<StoredImage> {
@@ -59,7 +61,11 @@ export class ImageService {
   /** What an import brought that did not come to its end. */
   async dropUnused(digest: string): Promise<void> {
     const image = await this.findByDigest(digest);
-    if (image !== undefined && this.#usersOf(image.id).length === 0) await this.remove(image.id);
+    if (image === undefined) return;
+    await this.remove(image.id).catch((error: unknown) => {
+      // Somebody uses it by now: then it stays, as one that was imported by itself would.
+      if (!(error instanceof CoppiceError && error.code === 'in_use')) throw error;
+    });
   }
 
   rootfs(imageId: string): string {
@@ -127,7 +133,15 @@ export class ImageService {
     }
     this.#known.delete(image.id);
     this.#known.delete(image.name);
-    await this.#store.remove(image.id);
+    this.#gone.add(image.id);
+    try {
+      await this.#store.remove(image.id);
+    } catch (error) {
+      // Only where it is whole still; what is half removed is never looked at again.
+      if ((await this.#store.find(image.id)) !== undefined) this.#gone.delete(image.id);
+      throw error;
+    }
+    this.#onChanged?.();
     this.#journal.commit((emit) => emit('image.removed', null, { image_id: image.id, name: image.name }));
   }
 
@@ -143,12 +157,14 @@ export class ImageService {
 
   #made(image: StoredImage): Image {
     this.#remember(image);
-    this.#onMade?.();
+    this.#onChanged?.();
     this.#journal.commit((emit) => emit('image.made', null, { image_id: image.id, name: image.name }));
     return this.#view(image);
   }
 
   #remember({ id, name }: ImageRef): ImageRef {
+    if (this.#gone.has(id))
+      throw new CoppiceError('conflict', `the image ${name} is being removed`, { hint: 'Try again.' });
     const image = { id, name };
     this.#known.set(id, image).set(name, image);
     return image;

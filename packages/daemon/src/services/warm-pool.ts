@@ -8,6 +8,8 @@ import type { SandboxPlan } from './sandbox-plan.ts';
 
 export interface WarmMachine {
   readonly id: string;
+  /** What it stands on, which may have gone since, and another have come under the same name. */
+  readonly imageId: string;
   readonly machine: Machine;
 }
 
@@ -47,8 +49,9 @@ export class WarmPool {
 
   /** A machine of just this shape, or undefined: never one that is nearly right. */
   take(plan: SandboxPlan): WarmMachine | undefined {
-    if (this.#ready.length === 0 || !this.#fits(plan)) return undefined;
-    const warm = this.#ready.shift();
+    const index = this.#ready.findIndex(({ imageId }) => imageId === plan.imageId);
+    if (index < 0 || !this.#fits(plan)) return undefined;
+    const [warm] = this.#ready.splice(index, 1);
     this.refillSoon();
     return warm;
   }
@@ -84,11 +87,13 @@ export class WarmPool {
   }
 
   async #fill(): Promise<void> {
-    while (!this.#closed && this.#ready.length < this.#parts.size) {
+    while (!this.#closed) {
       const shape = this.#parts.shape();
-      if (shape === undefined) return;
+      const stale = this.#ready.find(({ imageId }) => imageId !== shape?.imageId);
+      if (stale === undefined && (shape === undefined || this.#ready.length >= this.#parts.size)) return;
       try {
-        await this.#addOne(shape);
+        if (stale !== undefined) await this.#remove(stale);
+        else await this.#addOne(shape!);
       } catch (error) {
         this.#parts.log.warn({ err: error }, 'a warm sandbox could not be started');
         this.refillSoon(retryDelayMs);
@@ -103,7 +108,7 @@ export class WarmPool {
     try {
       await disks.createDisk(id, diskBytes(shape));
       const machine = await starter.startBare({ ...shape, id } as SandboxRecord);
-      const warm = { id, machine };
+      const warm = { id, imageId: shape.imageId, machine };
       this.#ready.push(warm);
       const ended = () => void this.#drop(warm);
       machine.exited.then(ended, ended);
@@ -114,13 +119,16 @@ export class WarmPool {
   }
 
   async #drop(warm: WarmMachine): Promise<void> {
-    const index = this.#ready.indexOf(warm);
-    if (index < 0) return;
-    this.#ready.splice(index, 1);
-    await this.discard(warm).catch((error: unknown) => {
+    if (!this.#ready.includes(warm)) return;
+    await this.#remove(warm).catch((error: unknown) => {
       this.#parts.log.warn({ err: error }, 'a warm sandbox that ended could not be cleaned');
     });
     this.refillSoon(retryDelayMs);
+  }
+
+  async #remove(warm: WarmMachine): Promise<void> {
+    this.#ready.splice(this.#ready.indexOf(warm), 1);
+    await this.discard(warm);
   }
 
   #fits(plan: SandboxPlan): boolean {
