@@ -110,7 +110,7 @@ export class FileService {
       if (count === 0) throw new CoppiceError('no_match', `the text to replace is not in ${input.path}`);
       if (count > 1 && !input.replace_all) {
         throw new CoppiceError('ambiguous', `the text to replace is in ${input.path} ${count} times`, {
-          hint: 'Quote more of the lines around it, or ask to replace all.',
+          hint: 'Quote more of the lines around it, or replace all of them (replace_all, `--all`).',
           details: { count },
         });
       }

@@ -114,7 +114,7 @@ export class ForkService {
     const { names } = this.#parts;
     if (input.name !== undefined && (input.count > 1 || input.name_prefix !== undefined))
       throw new CoppiceError('invalid_argument', 'name is for one fork; give name_prefix for several', {
-        hint: 'Names are then prefix-1, prefix-2 and so on.',
+        hint: 'Names are then prefix-1, prefix-2 and so on: `coppice fork --count 2 --prefix way`.',
       });
     if (input.name === undefined && input.name_prefix === undefined)
       return names.withNumbered(`${sourceName.slice(0, 50)}-fork`, input.count, work);

@@ -45,7 +45,7 @@ export class Pauser {
       throw await memoryRefusal(
         this.#core.starter,
         record,
-        'Pause it with keep: disk, which ends its processes, or use the driver gvisor.',
+        'Pause it with keep: disk (`coppice pause --disk-only`), which ends its processes, or use the driver gvisor.',
       );
     // Also where only the disk is kept: recovery knows what was kept by whether this is there.
     await this.#lifecycle.dropPause(id);

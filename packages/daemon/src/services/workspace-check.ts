@@ -6,7 +6,10 @@ import { CoppiceError } from '@coppice/protocol';
 /** A directory of the host that a sandbox gets as its /workspace: it must be just what its path says. */
 export async function checkWorkspace(path: string): Promise<void> {
   const stat = await lstat(path).catch((cause: unknown) => {
-    throw new CoppiceError('not_found', `the workspace ${path} does not exist`, { cause });
+    throw new CoppiceError('not_found', `the workspace ${path} does not exist`, {
+      hint: 'Make the directory first; `jvs init NAME` makes one with a history, in NAME/main.',
+      cause,
+    });
   });
   if (!stat.isDirectory())
     throw new CoppiceError('invalid_argument', `the workspace ${path} is not a directory`);

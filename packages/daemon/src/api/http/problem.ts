@@ -1,12 +1,21 @@
 import { CoppiceError, type ErrorCode, errorKinds, type Problem } from '@coppice/protocol';
 import { ZodError } from 'zod';
 
+/** The bounds of numbers in plain words; what else is wrong, the schema says itself. */
+const said = (issue: ZodError['issues'][number]): string => {
+  if (issue.code === 'too_small' && issue.origin === 'number')
+    return `must be ${issue.inclusive === false ? 'more than' : 'at least'} ${issue.minimum}`;
+  if (issue.code === 'too_big' && issue.origin === 'number')
+    return `must be ${issue.inclusive === false ? 'less than' : 'at most'} ${issue.maximum}`;
+  return issue.message;
+};
+
 const describeIssues = (error: ZodError, where: string): string =>
   error.issues
     .slice(0, 5)
     .map((issue) => {
       const path = issue.path.map(String).join('.');
-      return `${where}${path === '' ? '' : ` \`${path}\``}: ${issue.message}`;
+      return `${where}${path === '' ? '' : ` \`${path}\``}: ${said(issue)}`;
     })
     .join('; ');
 
@@ -15,7 +24,9 @@ export const invalidInput = (error: ZodError, where: string): CoppiceError =>
   new CoppiceError('invalid_argument', describeIssues(error, where), {
     hint: 'See /docs for what this call takes.',
     details: {
-      issues: error.issues.slice(0, 20).map(({ path, message }) => ({ path: path.map(String), message })),
+      issues: error.issues
+        .slice(0, 20)
+        .map((issue) => ({ path: issue.path.map(String), message: said(issue) })),
     },
   });
 
