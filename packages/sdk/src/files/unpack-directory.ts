@@ -52,7 +52,7 @@ class Unpacker {
       if (name !== '') {
         await this.#ensureParents(name);
         await this.#place(name, entry.header, entry);
-        this.#files += 1;
+        if (entry.header.type !== 'directory') this.#files += 1;
         this.#onProgress?.({ files: this.#files, bytes: this.#bytes, path: name });
       }
       entry.resume();
