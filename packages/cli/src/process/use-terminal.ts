@@ -4,6 +4,7 @@ import type { Cli } from '../cli.ts';
 import { exitCodeOf } from '../exit-code.ts';
 
 const detachKey = 0x1d;
+const endOfInput = Buffer.from([0x04]);
 export const detachKeyName = 'Ctrl-]';
 
 /** Joins this terminal with one of a sandbox until its program ends or the detach key is typed; returns the exit code. */
@@ -22,17 +23,32 @@ export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number):
     }
   };
   const resize = (): void => {
-    session.resize(stdout.columns, stdout.rows).catch(() => undefined);
+    const { cols, rows } = terminalSize(stdout);
+    session.resize(cols, rows).catch(() => undefined);
+  };
+  // Input that is no terminal is at its end for good. A program that only starts, or that changes the mode of its
+  // terminal, loses an end that came too early: it is said again until somebody heard it.
+  let ending: NodeJS.Timeout | undefined;
+  const sayEnd = (): void => {
+    session.write(endOfInput).catch(() => undefined);
+  };
+  const end = (): void => {
+    if (detached) return;
+    sayEnd();
+    ending = setInterval(sayEnd, 500);
   };
   if (stdout.isTTY) {
     resize();
     stdout.on('resize', resize);
   }
   if (stdin.isTTY) stdin.setRawMode(true);
+  else stdin.once('end', end);
   stdin.on('data', type);
   try {
     for await (const data of session) if (!stdout.write(data)) await once(stdout, 'drain');
   } finally {
+    clearInterval(ending);
+    stdin.off('end', end);
     stdin.off('data', type);
     stdin.pause();
     if (stdin.isTTY) stdin.setRawMode(false);
@@ -48,6 +64,7 @@ export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number):
   return session.exit === undefined ? 0 : exitCodeOf(session.exit);
 };
 
+/** A terminal that knows no size says 0, as that of a pipe to `script` does. */
 export const terminalSize = (stdout: NodeJS.WriteStream): { cols: number; rows: number } => ({
   cols: stdout.columns || 80,
   rows: stdout.rows || 24,
