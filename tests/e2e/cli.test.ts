@@ -89,7 +89,8 @@ describe('exec', () => {
   });
 
   test('ends a command that takes too long with the exit code of a timeout', async () => {
-    const { code } = await cli.run(['exec', '--timeout', '300ms', 'dev', '--', 'sleep', '1000000']);
+    const { code, stderr } = await cli.run(['exec', '--timeout', '300ms', 'dev', '--', 'sleep', '1000000']);
+    expect(stderr).toBe('killed after 0.3 s: --timeout\n');
     expect(code).toBe(errorKinds.timeout.exitCode);
   });
 
@@ -154,6 +155,24 @@ describe('shell', () => {
     expect(code).toBe(5);
   });
 
+  test('ends when its input does, also where that was at its end from the start', async () => {
+    const { code, stdout } = await cli.run(['shell', 'dev', '--', 'sh'], {
+      input: 'echo said-$((40 + 2))\n',
+    });
+    expect(stdout).toContain('said-42');
+    expect(code).toBe(0);
+    expect((await cli.run(['shell', 'dev'])).code).toBe(0);
+  });
+
+  test('works in a terminal that knows no size', async () => {
+    const script = `stty cols 0 rows 0; coppice shell dev -- sh -c 'echo joined-$((40 + 2)); exit 4'`;
+    const { code, stdout } = await cli.spawn('script', ['-qec', script, '/dev/null'], {
+      env: { PATH: `${join(cli.directory, 'bin')}:${process.env.PATH}` },
+    });
+    expect(stdout).toContain('joined-42');
+    expect(code).toBe(4);
+  });
+
   test('can be left with the detach key and joined again', async () => {
     const name = await cli.ok('create');
     const first = cli.begin(['shell', name, '--', 'sh']);
@@ -179,9 +198,9 @@ describe('cp and edit', () => {
     const content = Buffer.alloc(200_000, 7);
     await writeFile(join(tree, 'sub/data.bin'), content);
     await writeFile(join(tree, 'run.sh'), '#!/bin/sh\necho ran\n', { mode: 0o755 });
-    await cli.ok('cp', 'tree', 'dev:/tmp/');
+    expect(await cli.ok('cp', 'tree', 'dev:/tmp/')).toMatch(/^copied 2 files,/);
     expect(await cli.ok('exec', 'dev', '/tmp/tree/run.sh')).toBe('ran');
-    await cli.ok('cp', 'dev:/tmp/tree', 'back');
+    expect(await cli.ok('cp', 'dev:/tmp/tree', 'back')).toMatch(/^copied 2 files,/);
     expect(await readFile(join(cli.directory, 'back/sub/data.bin'))).toEqual(content);
     expect((await stat(join(cli.directory, 'back/run.sh'))).mode & 0o777).toBe(0o755);
     await cli.ok('cp', 'dev:/tmp/tree/run.sh', 'single.sh');
@@ -313,6 +332,41 @@ describe('what is said', () => {
     const option = await cli.run(['create', '--memry', '1g']);
     expect(option).toMatchObject({ code: errorKinds.invalid_argument.exitCode });
     expect(option.stderr).toContain('--memory');
+  });
+
+  test('help is a command too', async () => {
+    expect(await cli.ok('help')).toBe(await cli.ok('--help'));
+    expect(await cli.ok('help', 'images', 'build')).toBe(await cli.ok('images', 'build', '--help'));
+  });
+
+  test('a value out of range is refused with the bound and the help of the command', async () => {
+    const { code, stderr } = await cli.run(['create', '--memory', '1']);
+    expect(code).toBe(errorKinds.invalid_argument.exitCode);
+    expect(stderr).toBe('error: memory_mb: must be at least 16\nhint: See `coppice create --help`.\n');
+  });
+
+  test.each([
+    'jobs dev --signal 9',
+    'jobs dev --kill 1 --wait 1',
+    'port dev --remove',
+    'port dev 8080 --remove --host-port 9000',
+    'exec --detach --tty dev true',
+  ])('options that would say nothing are refused: %s', async (line) => {
+    const { code, stderr } = await cli.run(line.split(' '));
+    expect(code).toBe(errorKinds.invalid_argument.exitCode);
+    expect(stderr).toMatch(/^error: .*\nhint: /);
+  });
+
+  test('a list that is empty by its filter does not say that there is nothing', async () => {
+    expect(await cli.ok('ls', '--label', 'nobody=has')).toBe('No such sandboxes.');
+  });
+
+  test('an export into a directory that is not there names what was asked for', async () => {
+    await cli.ok('snapshot', 'dev', 'to-export');
+    const { code, stderr } = await cli.run(['export', 'dev:to-export', '-o', 'absent/file']);
+    expect(code).toBe(errorKinds.not_found.exitCode);
+    expect(stderr).toMatch(/^error: the directory of absent\/file does not exist\n/);
+    await cli.ok('rm', 'dev:to-export');
   });
 
   test('nothing is coloured when it is piped', async () => {

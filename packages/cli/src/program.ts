@@ -29,7 +29,8 @@ export const buildProgram = async (cli: Cli, names = Object.keys(commands)): Pro
 };
 
 /** Runs a command line, without the name of the program in front. */
-export const runProgram = async (cli: Cli, argv: readonly string[]): Promise<void> => {
+export const runProgram = async (cli: Cli, given: readonly string[]): Promise<void> => {
+  const argv = helpAsOption(given);
   const first = argv[verbIndex(argv)];
   const known = isCommandName(first);
   const program = await buildProgram(cli, known ? [first] : undefined);
@@ -40,11 +41,13 @@ export const runProgram = async (cli: Cli, argv: readonly string[]): Promise<voi
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
-    if (!(error instanceof CommanderError)) throw error;
+    if (!(error instanceof CommanderError)) throw known ? refusedInput(error, first) : error;
     if (error.exitCode === 0) return;
     const words = program.commands[0]?.commands.map((command) => command.name()) ?? [];
     throw error.code === 'commander.help'
-      ? new CoppiceError('invalid_argument', `coppice ${first} needs one of: ${words.join(', ')}`)
+      ? new CoppiceError('invalid_argument', `coppice ${first} needs one of: ${words.join(', ')}`, {
+          hint: `See \`coppice ${first} --help\`.`,
+        })
       : usageError(error, known ? first : undefined);
   }
 };
@@ -55,6 +58,26 @@ const verbIndex = (argv: readonly string[]): number => {
   while (argv[index] === '--json' || argv[index]?.startsWith('--home'))
     index += argv[index] === '--home' ? 2 : 1;
   return index;
+};
+
+/** `coppice help create` is `coppice create --help`. */
+const helpAsOption = (argv: readonly string[]): readonly string[] => {
+  const at = verbIndex(argv);
+  return argv[at] === 'help' ? [...argv.slice(0, at), ...argv.slice(at + 1), '--help'] : argv;
+};
+
+/** What the daemon refuses of a request, without the parts of HTTP: the help of the command is the next step here. */
+const refusedInput = (error: unknown, command: string): unknown => {
+  if (!(error instanceof CoppiceError) || error.code !== 'invalid_argument') return error;
+  const { details } = error;
+  const issues = details?.issues as readonly { path: readonly string[]; message: string }[] | undefined;
+  if (details === undefined || issues === undefined) return error;
+  const said = issues.map(({ path, message }) => (path.length === 0 ? message : `${path[0]}: ${message}`));
+  return new CoppiceError('invalid_argument', said.join('; '), {
+    hint: `See \`coppice ${command} --help\`.`,
+    details,
+    cause: error,
+  });
 };
 
 const usageError = (error: CommanderError, command: string | undefined): CoppiceError => {

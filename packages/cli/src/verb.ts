@@ -12,6 +12,7 @@ export const verb = (parent: Command, name: string, summary: string): Command =>
     .addOption(new Option('--json', 'print JSON, for programs'))
     .addOption(new Option('--home <dir>', 'data directory of the daemon (default: COPPICE_HOME)'))
     .helpOption('-h, --help', 'show this help')
+    .helpCommand(false)
     .showHelpAfterError(false)
     .allowExcessArguments(false);
 

@@ -41,6 +41,11 @@ export const define: DefineCommand = (program, cli) => {
       const sandbox = cli.coppice.sandboxes.at(ref);
       const command = commandLine(words);
       const fields = processFields(options);
+      if (options.detach && (options.tty || options.interactive)) {
+        throw new CoppiceError('invalid_argument', 'a job in the background has no terminal and no input', {
+          hint: 'Leave out --detach, or --tty and --interactive. `coppice shell` has terminals that can be left.',
+        });
+      }
       if (options.detach) {
         const job = await sandbox.jobs.start(command, { ...fields, signal: cli.signal });
         cli.out.result(job, () => String(job.id));

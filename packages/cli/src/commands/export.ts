@@ -1,6 +1,7 @@
 import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
+import { CoppiceError } from '@coppice/protocol/errors';
 import type { Cli } from '../cli.ts';
 import { counted } from '../transfer.ts';
 import { formatBytes } from '../ui/format.ts';
@@ -21,6 +22,12 @@ const writeWhole = async (file: string, content: AsyncIterable<Uint8Array>): Pro
     await rename(partial, file);
   } catch (error) {
     await rm(partial, { force: true });
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+      throw new CoppiceError('not_found', `the directory of ${file} does not exist`, {
+        hint: 'Make it first, or name another file with --output.',
+        cause: error,
+      });
+    }
     throw error;
   }
 };

@@ -13,10 +13,14 @@ interface Options {
 const openSource = async (cli: Cli, file: string) => {
   if (file === '-') return { stream: cli.io.stdin as AsyncIterable<Uint8Array>, sizeBytes: undefined };
   const found = await stat(file).catch((cause: NodeJS.ErrnoException) => {
-    throw new CoppiceError('not_found', `${file} cannot be read: ${cause.message}`, {
-      hint: 'Check the path; nothing was imported.',
-      cause,
-    });
+    throw new CoppiceError(
+      'not_found',
+      cause.code === 'ENOENT' ? `${file} does not exist` : `${file} cannot be read: ${cause.message}`,
+      {
+        hint: 'Check the path; nothing was imported.',
+        cause,
+      },
+    );
   });
   if (!found.isFile())
     throw new CoppiceError('invalid_argument', `${file} is no file`, {

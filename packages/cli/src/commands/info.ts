@@ -23,8 +23,14 @@ const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
     ['network', describeNetwork(sandbox.network)],
     ['ports', none(sandbox.forwards.map((forward) => `${forward.url} -> ${forward.guest_port}`).join(', '))],
     ['cpus', String(sandbox.cpus)],
-    ['memory', `${usage ? `${formatBytes(usage.memory_bytes)} of ` : ''}${sandbox.memory_mb} MiB`],
-    ['disk', `${usage ? `${formatBytes(usage.disk_referenced_bytes)} of ` : ''}${sandbox.disk_mb} MiB`],
+    [
+      'memory',
+      `${usage ? `${formatBytes(usage.memory_bytes)} of ` : ''}${formatBytes(sandbox.memory_mb * 2 ** 20)}`,
+    ],
+    [
+      'disk',
+      `${usage ? `${formatBytes(usage.disk_referenced_bytes)} of ` : ''}${formatBytes(sandbox.disk_mb * 2 ** 20)}`,
+    ],
     ['processes', `${usage ? `${usage.pids} of ` : ''}${sandbox.pids}`],
     ['out of memory', usage && usage.oom_kills > 0 ? `${usage.oom_kills} kills` : 'never'],
     ['variables', none(sandbox.env_names.join(', '))],

@@ -1,7 +1,7 @@
 import type { SandboxState } from '@coppice/protocol';
 import { Option } from 'commander';
 import { collect } from '../args/key-value.ts';
-import { formatAge } from '../ui/format.ts';
+import { formatAge, formatBytes } from '../ui/format.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
@@ -37,7 +37,7 @@ export const define: DefineCommand = (program, cli) => {
           sandbox.state,
           sandbox.image,
           sandbox.driver,
-          `${sandbox.memory_mb} MiB`,
+          formatBytes(sandbox.memory_mb * 2 ** 20),
           sandbox.network.allow_internet
             ? 'internet'
             : sandbox.network.allow_inter_sandbox
@@ -45,10 +45,11 @@ export const define: DefineCommand = (program, cli) => {
               : 'none',
           formatAge(sandbox.created_at, Date.now()),
         ]);
+        const all = [state, label, image, parent].every((filter) => filter === undefined);
         return table(
           ['NAME', 'STATE', 'IMAGE', 'DRIVER', 'MEMORY', 'NETWORK', 'CREATED'],
           rows,
-          'No sandboxes. Make one with `coppice create`.',
+          all ? 'No sandboxes. Make one with `coppice create`.' : 'No such sandboxes.',
         );
       });
     });

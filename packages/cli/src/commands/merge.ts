@@ -2,7 +2,7 @@ import type { Merged } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { changeLine } from '../ui/changes.ts';
-import { printable } from '../ui/format.ts';
+import { plural, printable } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -46,9 +46,10 @@ export const define: DefineCommand = (program, cli) => {
           throw withPaths(error, from, into);
         });
       cli.out.result(merged, () => {
+        const changes = plural(merged.changes.length, 'change');
         const done = merged.applied
-          ? `merged ${merged.changes.length} changes of ${from} into ${into}`
-          : `${merged.changes.length} changes of ${from} would go into ${into}`;
+          ? `merged ${changes} of ${from} into ${into}`
+          : `${changes} of ${from} would go into ${into}`;
         const undo =
           merged.undo_snapshot_id === null
             ? []

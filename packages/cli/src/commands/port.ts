@@ -1,3 +1,4 @@
+import { CoppiceError } from '@coppice/protocol/errors';
 import { parsePort } from '../args/number.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
@@ -15,6 +16,16 @@ export const define: DefineCommand = (program, cli) => {
     .option('--remove', 'forward it no longer')
     .addHelpText('after', examples('coppice port web 8080', 'coppice port web 8080 --host-port 9000'))
     .action(async (ref: string, port: number | undefined, { hostPort, remove }: Options) => {
+      if (port === undefined && (remove || hostPort !== undefined)) {
+        throw new CoppiceError('invalid_argument', 'the port inside the sandbox is missing', {
+          hint: 'Name it: `coppice port SANDBOX PORT`; without options, `coppice port SANDBOX` lists them.',
+        });
+      }
+      if (remove && hostPort !== undefined) {
+        throw new CoppiceError('invalid_argument', '--remove takes no --host-port', {
+          hint: 'Name the port inside: `coppice port SANDBOX PORT --remove`.',
+        });
+      }
       const { ports } = cli.coppice.sandboxes.at(ref);
       const { signal } = cli;
       if (port === undefined) {

@@ -19,7 +19,7 @@ const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
         `Coppice ${health.version} ${already ? 'runs already' : 'is up'}: ${url}  (process ${pid}, data in ${cli.home})`,
         'Try next:',
         ...(other ? [`  export COPPICE_HOME=${cli.home}`] : []),
-        '  coppice demo                      half a minute of what it can do',
+        '  coppice demo                      a few seconds of what it can do',
         '  coppice create dev                a sandbox of your own',
         '  coppice exec dev -- uname -a      run something in it',
         `  ${url}/docs        the HTTP API`,

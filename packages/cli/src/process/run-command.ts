@@ -35,7 +35,9 @@ export const runCommand = async (
       const target = cli.io[stream];
       if (!target.write(data)) await once(target, 'drain');
     }
-    return exitCodeOf(await process.exit);
+    const exit = await process.exit;
+    if (exit.timed_out) cli.out.note(`killed after ${(options.timeout_ms ?? 0) / 1000} s: --timeout`);
+    return exitCodeOf(exit);
   } finally {
     cli.signal.removeEventListener('abort', interrupt);
     process.close();

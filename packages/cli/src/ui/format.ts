@@ -10,6 +10,9 @@ export const formatBytes = (bytes: number): string => {
   return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 };
 
+/** `1 change`, `2 changes`. */
+export const plural = (count: number, thing: string): string => `${count} ${thing}${count === 1 ? '' : 's'}`;
+
 /** A size that is counted in the background may not be known yet. */
 export const formatSize = (bytes: number | null): string => (bytes === null ? '…' : formatBytes(bytes));
 
