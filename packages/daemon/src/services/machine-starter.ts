@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { CoppiceError, type NetworkPolicyBody } from '@coppice/protocol';
 import type { Driver, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
 import type { DiskStore } from '@coppice/store';
@@ -15,6 +16,8 @@ export interface MachineStarterParts {
 export interface StartOptions {
   /** What a checkpoint kept: go on from there instead of from the beginning. */
   readonly memoryDir?: string | undefined;
+  /** Where the disk is still being made: the machine waits for it, its network does not. */
+  readonly disk?: Promise<unknown>;
   readonly onBooted?: () => void;
 }
 
@@ -64,30 +67,44 @@ export class MachineStarter {
   /** When it throws nothing of the machine is left. */
   async start(record: SandboxRecord, options: StartOptions = {}): Promise<Started> {
     const driver = this.driver(record.driver);
-    const { memoryDir, onBooted } = options;
-    if (!driver.needsNetns) {
-      const machine = await this.#boot(driver, this.#spec(record), memoryDir);
-      try {
-        onBooted?.();
-        return { machine, address: await this.applyPolicy(record, machine) };
-      } catch (error) {
-        await machine.stop(0);
-        await this.#parts.network.release(record.id);
-        throw error;
-      }
-    }
-    const netns = await this.#parts.network.createNamespace(record.id);
-    const attachment = this.#parts.network.apply(record.id, netns, toNetworkPolicy(record.network), 'fresh');
-    const attached = Promise.allSettled([attachment]);
+    if (driver.needsNetns) return this.#startAttached(record, driver, options);
+    await options.disk;
+    const machine = await this.#boot(driver, this.#spec(record), options.memoryDir);
     try {
+      options.onBooted?.();
+      return { machine, address: await this.applyPolicy(record, machine) };
+    } catch (error) {
+      await machine.stop(0);
+      await this.#parts.network.release(record.id);
+      throw error;
+    }
+  }
+
+  /** For drivers whose network stands before the first instruction runs: disk, network and machine are made side by side. */
+  async #startAttached(
+    record: SandboxRecord,
+    driver: Driver,
+    { memoryDir, disk, onBooted }: StartOptions,
+  ): Promise<Started> {
+    const { network } = this.#parts;
+    const namespace = network.createNamespace(record.id);
+    const ground = Promise.all([namespace, disk]);
+    const attachment = ground.then(async ([netns]) => {
+      // The machine is begun first, as it takes longer, and whatever starts a program keeps the daemon busy for a while.
+      await nextTurn();
+      return network.apply(record.id, netns, toNetworkPolicy(record.network), 'fresh');
+    });
+    const settled = Promise.allSettled([namespace, disk, attachment]);
+    try {
+      const [netns] = await ground;
       const spec = { ...this.#spec(record), netns, networkStands: attachment };
       const machine = await this.#boot(driver, spec, memoryDir);
       onBooted?.();
       return { machine, address: (await attachment).address };
     } catch (error) {
       // Nothing is taken away while it is still being made.
-      await attached;
-      await this.#parts.network.release(record.id);
+      await settled;
+      await network.release(record.id);
       throw error;
     }
   }

@@ -62,10 +62,12 @@ export class SandboxCreator {
     try {
       journal.step('create.recorded');
       undo.push(`disk of ${id}`, () => disks.removeDisk(id));
-      if (growth === undefined) await disks.createDisk(id, diskBytes(plan));
-      else await disks.cloneDisk(growth.snapshot.id, id, diskBytes(plan));
-      journal.step('create.disk-made');
+      const making =
+        growth === undefined
+          ? disks.createDisk(id, diskBytes(plan))
+          : disks.cloneDisk(growth.snapshot.id, id, diskBytes(plan));
       const { machine, address } = await starter.start(draft, {
+        disk: making.then(() => journal.step('create.disk-made')),
         memoryDir: growth?.memory ? disks.memoryDir(growth.snapshot.id) : undefined,
         onBooted: () => journal.step('create.machine-started'),
       });
@@ -152,9 +154,10 @@ export class SandboxCreator {
   /** What must differ from its source does, before anyone is told of the fork. */
   async #announce(record: SandboxRecord, machine: Machine): Promise<void> {
     const { id: sandboxId, name, hostname } = record;
-    if (machine.setHostname === undefined) await machine.guest.setHostname(hostname);
-    else await machine.setHostname(hostname);
-    await machine.guest.announceFork({ sandboxId, name, hostname, entropy: randomBytes(256) });
+    await Promise.all([
+      machine.setHostname?.(hostname) ?? machine.guest.setHostname(hostname),
+      machine.guest.announceFork({ sandboxId, name, hostname, entropy: randomBytes(256) }),
+    ]);
   }
 
   #record(id: string, plan: SandboxPlan, state: SandboxRecord['state']): SandboxRecord {
