@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createConnection, createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
@@ -31,6 +33,14 @@ async function say(port: number, message: string): Promise<string> {
   socket.on('error', () => {});
   socket.end(message);
   return text(socket).catch(() => 'refused');
+}
+
+/** Fails where somebody else does. */
+async function listenFor(port: number): Promise<void> {
+  const server = createServer().listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  server.close();
+  await once(server, 'close');
 }
 
 describe('port forwards', () => {
@@ -72,6 +82,25 @@ describe('port forwards', () => {
     expect(await sandbox.ports.forward(91)).toEqual(first);
     expect(await code(sandbox.ports.forward(92, { hostPort: first.host_port }))).toBe('in_use');
     expect(await code(sandbox.ports.forward(93, { hostPort: 80 }))).toBe('invalid_argument');
+  });
+
+  test('a forward that is asked for while its sandbox is destroyed is none', async () => {
+    for (let round = 0; round < 4; round += 1) {
+      const brief = await daemon.client.sandboxes.create();
+      const asked = Array.from({ length: 40 }, async (_, index) => {
+        await sleep(index);
+        return brief.ports.forward(1000 + index).then(
+          ({ host_port: taken }) => taken,
+          (error: CoppiceError) => error.code,
+        );
+      });
+      await Promise.all([brief.destroy(), ...asked]);
+      for (const answer of await Promise.all(asked)) {
+        if (typeof answer === 'string') expect(answer).toBe('not_found');
+        // Nobody listens there any more.
+        else await listenFor(answer);
+      }
+    }
   });
 
   test('a connection wakes a paused sandbox', async () => {

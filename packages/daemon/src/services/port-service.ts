@@ -4,6 +4,7 @@ import type { ForwardRecord } from '../db/forward-table.ts';
 import type { State } from '../db/state.ts';
 import type { GuestAccess } from './guest-access.ts';
 import type { Journal } from './journal.ts';
+import { KeyedLock } from './keyed-lock.ts';
 import type { Log } from './log.ts';
 import { joinStreams } from './port-stream.ts';
 import type { SandboxFinder } from './sandbox-finder.ts';
@@ -27,14 +28,20 @@ export class PortService {
   readonly #parts: PortServiceParts;
   /** By host port. */
   readonly #listeners = new Map<number, Listener>();
+  /** Forwards of one sandbox change one after another. */
+  readonly #locks = new KeyedLock();
 
   constructor(parts: PortServiceParts) {
     this.#parts = parts;
   }
 
   async add(ref: string, guestPort: number, hostPort?: number): Promise<PortForward> {
+    const { id, name } = this.#parts.finder.get(ref);
+    return this.#locks.exclusive(id, () => this.#addLocked(id, name, guestPort, hostPort));
+  }
+
+  async #addLocked(id: string, name: string, guestPort: number, hostPort?: number): Promise<PortForward> {
     const { finder, state, journal } = this.#parts;
-    const { id, name } = finder.get(ref);
     const existing = state.forwards.ofSandbox(id).find((forward) => forward.guestPort === guestPort);
     if (existing !== undefined) {
       if (hostPort === undefined || hostPort === existing.hostPort) return forwardView(existing);
@@ -48,6 +55,9 @@ export class PortService {
     const record = { sandboxId: id, guestPort, hostPort: listener.hostPort };
     try {
       journal.commit((emit) => {
+        // It may have gone, or be going, since it was asked for.
+        if (finder.get(id).state === 'destroying')
+          throw new CoppiceError('not_found', `sandbox ${name} is being destroyed`);
         state.forwards.insert(record);
         emit('port.forwarded', id, { guest_port: guestPort, host_port: record.hostPort });
       });
@@ -66,36 +76,45 @@ export class PortService {
   async remove(ref: string, guestPort: number): Promise<void> {
     const { finder, state, journal } = this.#parts;
     const { id, name } = finder.get(ref);
-    const record = state.forwards.ofSandbox(id).find((forward) => forward.guestPort === guestPort);
-    if (record === undefined)
-      throw new CoppiceError('not_found', `port ${guestPort} of sandbox ${name} is not forwarded`);
-    journal.commit((emit) => {
-      state.forwards.delete(id, guestPort);
-      emit('port.removed', id, { guest_port: guestPort, host_port: record.hostPort });
+    await this.#locks.exclusive(id, async () => {
+      const record = state.forwards.ofSandbox(id).find((forward) => forward.guestPort === guestPort);
+      if (record === undefined)
+        throw new CoppiceError('not_found', `port ${guestPort} of sandbox ${name} is not forwarded`, {
+          hint: 'List what is forwarded with `coppice port`.',
+        });
+      journal.commit((emit) => {
+        state.forwards.delete(id, guestPort);
+        emit('port.removed', id, { guest_port: guestPort, host_port: record.hostPort });
+      });
+      await this.#close(record.hostPort);
     });
-    await this.#close(record.hostPort);
   }
 
   /** After a restart of the daemon. A port that somebody took meanwhile is said, and the forward stays on record. */
   async reopen(): Promise<void> {
+    const forwards = this.#parts.state.forwards.all();
     await Promise.all(
-      this.#parts.state.forwards.all().map((forward) =>
-        this.#listen(forward.sandboxId, forward.guestPort, forward.hostPort).catch((error: unknown) => {
-          this.#parts.journal.commit((emit) =>
-            emit('port.lost', forward.sandboxId, {
-              guest_port: forward.guestPort,
-              host_port: forward.hostPort,
-              reason: (error as Error).message,
-            }),
-          );
-        }),
-      ),
+      forwards.map((forward) => this.#locks.exclusive(forward.sandboxId, () => this.#reopen(forward))),
     );
   }
 
+  async #reopen({ sandboxId, guestPort, hostPort }: ForwardRecord): Promise<void> {
+    const { state, journal } = this.#parts;
+    const kept = state.forwards.ofSandbox(sandboxId).some((forward) => forward.hostPort === hostPort);
+    // Asked for or taken away since the start.
+    if (!kept || this.#listeners.has(hostPort)) return;
+    await this.#listen(sandboxId, guestPort, hostPort).catch((error: unknown) => {
+      const reason = (error as Error).message;
+      const lost = { guest_port: guestPort, host_port: hostPort, reason };
+      journal.commit((emit) => emit('port.lost', sandboxId, lost));
+    });
+  }
+
   async closeForwards(sandboxId: string): Promise<void> {
-    const forwards = this.#parts.state.forwards.ofSandbox(sandboxId);
-    await Promise.all(forwards.map((forward: ForwardRecord) => this.#close(forward.hostPort)));
+    await this.#locks.exclusive(sandboxId, async () => {
+      const forwards = this.#parts.state.forwards.ofSandbox(sandboxId);
+      await Promise.all(forwards.map((forward) => this.#close(forward.hostPort)));
+    });
   }
 
   async close(): Promise<void> {
