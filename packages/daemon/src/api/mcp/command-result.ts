@@ -15,6 +15,14 @@ export interface CommandRequest {
   readonly workdir?: string | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly max_output_bytes: number;
+  /** Where what is cut off goes, for commands whose own workspace does not outlive the answer. */
+  readonly rest?: RestPlace;
+}
+
+export interface RestPlace {
+  readonly workspace?: { readonly id: string; readonly name: string };
+  /** Said at the cut where it could not be kept. */
+  readonly otherwise: string;
 }
 
 export const commandResultSchema = z.object({
@@ -67,7 +75,7 @@ export const runCommand = async (
   context.secrets.addEnvironment(request.env ?? {});
   // Before it is cut, and before the rest goes into a file that a snapshot would hold.
   const done = context.secrets.redactAll(await run(context, id, request));
-  const spool = new Spool(context, id, request.max_output_bytes);
+  const spool = new Spool(context, id, request);
   const stdout = await spool.cut('stdout', done.stdout, done.stdout_base64, done.stdout_cut_bytes);
   const stderr = await spool.cut('stderr', done.stderr, done.stderr_base64, done.stderr_cut_bytes);
   return {
@@ -98,12 +106,14 @@ class Spool {
   readonly #context: ToolContext;
   readonly #id: string;
   readonly #limitBytes: number;
+  readonly #rest: RestPlace | undefined;
   readonly #stamp = `${Date.now().toString(36)}-${Math.floor(Math.random() * 36 ** 4).toString(36)}`;
 
-  constructor(context: ToolContext, id: string, limitBytes: number) {
+  constructor(context: ToolContext, id: string, request: CommandRequest) {
     this.#context = context;
     this.#id = id;
-    this.#limitBytes = limitBytes;
+    this.#limitBytes = request.max_output_bytes;
+    this.#rest = request.rest;
   }
 
   async cut(
@@ -119,9 +129,10 @@ class Spool {
     const whole = base64 === null ? head.subarray(0, head.length - unfinishedTail(head)) : head;
     const file = `${spoolDirectory}/${this.#stamp}.${stream}`;
     const kept = await this.#keep(file, bytes);
+    const other = this.#rest?.workspace;
     const where = kept
-      ? `; read on with file_read path=${file} offset=${whole.length}${lostBytes > 0 ? ` (the first ${bytes.length} bytes are there)` : ''}`
-      : '';
+      ? `; read on with file_read ${other === undefined ? '' : `workspace_id=${other.name} `}path=${file} offset=${whole.length}${lostBytes > 0 ? ` (the first ${bytes.length} bytes are there)` : ''}`
+      : `; ${this.#rest?.otherwise ?? 'the rest could not be kept: raise max_output_bytes'}`;
     const note = `\n[TRUNCATED: ${totalBytes} bytes total, showing first ${whole.length} bytes${where}]`;
     return {
       text: `${whole.toString('utf8')}${note}`,
@@ -133,9 +144,11 @@ class Spool {
 
   /** A full disk, or a workspace that went away, must not cost the agent the part that it can have. */
   async #keep(path: string, bytes: Buffer): Promise<boolean> {
+    const id = this.#rest === undefined ? this.#id : this.#rest.workspace?.id;
+    if (id === undefined) return false;
     try {
       await this.#context.services.files.write(
-        this.#id,
+        id,
         { path, parents: true },
         (async function* () {
           yield bytes;

@@ -4,6 +4,7 @@ import { CoppiceError } from '@coppice/protocol';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { KeyedLock } from '../../services/keyed-lock.ts';
 import type { Principal, Services } from '../../services/services.ts';
 import type { RateLimiter } from '../http/rate-limiter.ts';
 import { ConfinedDirectory } from './confined-directory.ts';
@@ -50,6 +51,7 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
       '`transfer_dir` in config.json',
     ),
     vault: new Vault(await ConfinedDirectory.open(options.vaultDir, 'vault')),
+    preparing: new KeyedLock(),
   };
   const toolSets = new Map<string, ToolSet>();
   const toolSet = (profile: Profile, isAdmin: boolean): ToolSet => {

@@ -76,15 +76,25 @@ const readFile = async (
 ): Promise<ReadResourceResult> => {
   const id = context.own(ref);
   const file = await readGuestFile(context, id, path, 0, readLimitBytes);
-  if (file.encoding === 'utf-8') return text(uri, file.mimeType, file.content);
-  return { contents: [{ uri, mimeType: file.mimeType, blob: file.content }] };
+  const body = file.encoding === 'utf-8' ? { text: file.content } : { blob: file.content };
+  const rest = `[TRUNCATED: ${file.sizeBytes ?? 'unknown'} bytes total; read on with file_read path=${path} offset=${file.bytes}]`;
+  return {
+    contents: [
+      { uri, mimeType: file.mimeType, ...body },
+      // Beside the content and not in it, as it is none of the file.
+      ...(file.truncated ? [{ uri, mimeType: 'text/plain', text: rest }] : []),
+    ],
+  };
 };
 
 const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise<string> => {
   const id = context.own(ref);
   const query = { cursor: 0, max_bytes: readLimitBytes, wait_ms: 0 };
-  const { entries } = await context.services.jobs.readLog(id, jobId, query);
-  return entries.map((entry) => entry.text).join('');
+  const { entries, cursor, dropped_bytes: dropped } = await context.services.jobs.readLog(id, jobId, query);
+  const { log_bytes: size } = await context.services.jobs.get(id, jobId);
+  const lost = dropped > 0 ? `[LOST: the first ${dropped} bytes; the log keeps the newest part]\n` : '';
+  const rest = size > cursor ? `\n[TRUNCATED: call exec_poll with cursor=${cursor} for the rest]` : '';
+  return `${lost}${entries.map((entry) => entry.text).join('')}${rest}`;
 };
 
 const label = (node: LineageNode): string =>

@@ -1,4 +1,5 @@
 import { CoppiceError, type Sandbox } from '@coppice/protocol';
+import type { KeyedLock } from '../../services/keyed-lock.ts';
 import type { Principal, Services } from '../../services/services.ts';
 import type { ConfinedDirectory } from './confined-directory.ts';
 import { Secrets } from './secrets.ts';
@@ -11,6 +12,8 @@ export interface McpParts {
   readonly sessions: Sessions;
   readonly transfers: ConfinedDirectory;
   readonly vault: Vault;
+  /** By the name of the workspace that is prepared. */
+  readonly preparing: KeyedLock;
 }
 
 export interface Caller {
@@ -29,6 +32,7 @@ export class ToolContext {
   readonly sessions: Sessions;
   readonly transfers: ConfinedDirectory;
   readonly vault: Vault;
+  readonly preparing: KeyedLock;
   readonly session: string;
   readonly signal: AbortSignal;
   readonly report: (message: string, fraction?: number) => void;
@@ -41,9 +45,10 @@ export class ToolContext {
     this.sessions = parts.sessions;
     this.transfers = parts.transfers;
     this.vault = parts.vault;
+    this.preparing = parts.preparing;
     this.session = caller.session;
     this.signal = caller.signal;
-    this.report = caller.report;
+    this.report = (message, fraction) => caller.report(this.secrets.redact(message), fraction);
     this.#principal = caller.principal;
   }
 

@@ -16,6 +16,15 @@ async function* single(bytes: Buffer): AsyncIterable<Buffer> {
   yield bytes;
 }
 
+/** Node leaves out what is no base64; here that is a mistake of the caller. */
+const fromBase64 = (content: string): Buffer => {
+  const packed = content.replace(/[\r\n]/g, '');
+  if (packed.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(packed)) return Buffer.from(packed, 'base64');
+  throw new CoppiceError('invalid_argument', 'content is not base64', {
+    hint: 'Nothing was written. Call file_write with standard base64, or without encoding for text.',
+  });
+};
+
 const write = defineTool({
   name: 'file_write',
   title: 'Write a file',
@@ -33,7 +42,7 @@ const write = defineTool({
   output: z.object({ path: z.string(), bytes: z.number() }),
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
-    const bytes = Buffer.from(input.content, input.encoding === 'base64' ? 'base64' : 'utf8');
+    const bytes = input.encoding === 'base64' ? fromBase64(input.content) : Buffer.from(input.content);
     const target = { path: guestPath(input.path), mode: input.mode, parents: true };
     return context.services.files.write(id, target, single(bytes));
   },
@@ -160,6 +169,7 @@ const list = defineTool({
       }),
     ),
     truncated: z.boolean(),
+    note: z.string().optional(),
   }),
   next: { not_found: 'Call file_list on the directory above to see what is there.' },
   run: async (context, input) => {
@@ -173,6 +183,9 @@ const list = defineTool({
     return {
       path,
       truncated,
+      ...(truncated
+        ? { note: `[TRUNCATED: showing ${entries.length} entries; raise limit, or list a directory below]` }
+        : {}),
       entries: entries.map((entry) => ({
         name: entry.path.startsWith(base) ? entry.path.slice(base.length) : entry.name,
         kind: entry.kind,

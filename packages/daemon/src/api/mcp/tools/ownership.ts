@@ -68,7 +68,14 @@ const adopt = defineTool({
   },
 });
 
-const lastLines = (text: string, count: number): string => text.split('\n').slice(-count).join('\n');
+const lastLines = (text: string, count: number): string => {
+  const lines = text.split('\n');
+  if (lines.length <= count) return text;
+  return [
+    `[TRUNCATED: the last ${count} of ${lines.length} lines; raise max_lines for more]`,
+    ...lines.slice(-count),
+  ].join('\n');
+};
 
 const logs = defineTool({
   name: 'workspace_logs',
@@ -110,12 +117,13 @@ const jobErrors = async (context: ToolContext, sandbox: Sandbox): Promise<string
   if (sandbox.state !== 'running') return lines.join('\n');
   const { jobs } = context.services;
   for (const job of await jobs.list(sandbox.id)) {
-    const log = await jobs.readLog(sandbox.id, job.id, {
-      cursor: job.log_start,
-      max_bytes: 262_144,
-      wait_ms: 0,
-    });
-    const text = log.entries.flatMap((entry) => (entry.stream === 'stderr' ? [entry.text] : [])).join('');
+    let text = '';
+    for (let cursor = job.log_start; cursor < job.log_bytes; ) {
+      const log = await jobs.readLog(sandbox.id, job.id, { cursor, max_bytes: 1_048_576, wait_ms: 0 });
+      text += log.entries.flatMap((entry) => (entry.stream === 'stderr' ? [entry.text] : [])).join('');
+      if (log.cursor === cursor) break;
+      cursor = log.cursor;
+    }
     if (text !== '') lines.push(`job ${job.id}: ${text.trimEnd()}`);
   }
   return lines.join('\n');

@@ -37,7 +37,8 @@ const step = async (
   const { result, timedOut } = await runCommand(context, id, {
     command,
     timeout_secs,
-    max_output_bytes: 16_384,
+    max_output_bytes: 65_536,
+    rest: { otherwise: 'the rest went with the workspace' },
   });
   if (timedOut)
     throw new CoppiceError('timeout', `the set-up command timed out after ${timeout_secs} s: ${command}`, {
@@ -78,22 +79,23 @@ export const prepare = defineTool({
     reused_existing: z.boolean(),
     ip: z.string().nullable(),
   }),
-  run: async (context, input) => {
-    const found = await existing(context, input.name);
-    if (found !== undefined) {
-      const { id } = context.ownSandbox(found.sandbox.id);
-      if (found.golden === undefined)
-        throw new CoppiceError(
-          'name_taken',
-          `workspace ${input.name} exists and has no snapshot ${goldenName}`,
-          {
-            hint: `Make one with snapshot_create, name ${goldenName}; or choose another name.`,
-          },
-        );
-      return answer(id, input.name, found.golden, true, found.sandbox.address);
-    }
-    return context.sessions.withRoom(context.services, context.session, 1, () => build(context, input));
-  },
+  // A second call with the name waits for the first, and answers with what that one made.
+  run: (context, input) =>
+    context.during(`preparing ${input.name}`, () =>
+      context.preparing.exclusive(input.name, async () => {
+        context.signal.throwIfAborted();
+        const found = await existing(context, input.name);
+        if (found === undefined) return build(context, input);
+        const { id } = context.ownSandbox(found.sandbox.id);
+        if (found.golden === undefined)
+          throw new CoppiceError(
+            'name_taken',
+            `workspace ${input.name} exists and has no snapshot ${goldenName}`,
+            { hint: `Make one with snapshot_create, name ${goldenName}; or choose another name.` },
+          );
+        return answer(id, input.name, found.golden, true, found.sandbox.address);
+      }),
+    ),
 });
 
 const build = async (
@@ -108,14 +110,16 @@ const build = async (
   },
 ) => {
   const { sandboxes, snapshots } = context.services;
-  const created = await sandboxes.create(
-    {
-      name: input.name,
-      image: input.base_image,
-      labels: context.ownership,
-      network: networkPolicySchema.parse({ allow_internet: input.allow_internet }),
-    },
-    { signal: context.signal, progress: ({ message, fraction }) => context.report(message, fraction) },
+  const created = await context.sessions.withRoom(context.services, context.session, 1, () =>
+    sandboxes.create(
+      {
+        name: input.name,
+        image: input.base_image,
+        labels: context.ownership,
+        network: networkPolicySchema.parse({ allow_internet: input.allow_internet }),
+      },
+      { signal: context.signal, progress: ({ message, fraction }) => context.report(message, fraction) },
+    ),
   );
   try {
     if (input.git_url !== undefined) await cloneInto(context, created.id, input.git_url, input.timeout_secs);

@@ -188,6 +188,7 @@ const diff = defineTool({
     ),
     summary: z.object({ added: z.number(), removed: z.number(), modified: z.number(), mode: z.number() }),
     truncated: z.boolean(),
+    note: z.string().optional(),
   }),
   next: unknownSnapshot,
   run: async (context, input) => {
@@ -209,6 +210,11 @@ const diff = defineTool({
       })),
       summary: found.summary,
       truncated: found.truncated,
+      ...(found.truncated
+        ? {
+            note: `[TRUNCATED: showing ${found.changes.length} changes; summary counts all, raise limit to see more]`,
+          }
+        : {}),
     };
   },
 });

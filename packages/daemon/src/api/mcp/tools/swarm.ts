@@ -55,6 +55,8 @@ type SwarmInput = z.output<typeof input>;
 
 const contextFiles = { shared: '/tmp/.shared-context', vault: '/tmp/.vault-context' } as const;
 
+const restIsGone = 'the rest went with the worker: raise max_output_bytes, or pass cleanup: false';
+
 async function* single(text: string): AsyncIterable<Buffer> {
   yield Buffer.from(text);
 }
@@ -63,11 +65,13 @@ async function* single(text: string): AsyncIterable<Buffer> {
 class Swarm {
   readonly #context: ToolContext;
   readonly #input: SwarmInput;
+  readonly #golden: { readonly id: string; readonly name: string };
   readonly workers = new Map<string, { id: string; name: string }>();
 
-  constructor(context: ToolContext, given: SwarmInput) {
+  constructor(context: ToolContext, given: SwarmInput, golden: { id: string; name: string }) {
     this.#context = context;
     this.#input = given;
+    this.#golden = golden;
   }
 
   async run(snapshotId: string): Promise<TaskResult[]> {
@@ -126,6 +130,7 @@ class Swarm {
         env,
         timeout_secs: this.#input.timeout_secs,
         max_output_bytes: this.#input.max_output_bytes,
+        ...(this.#input.cleanup ? { rest: { workspace: this.#golden, otherwise: restIsGone } } : {}),
       });
       const { exit_code, stdout, stderr } = result;
       const success = exit_code === 0 && !timedOut;
@@ -232,7 +237,7 @@ export const swarmRun = defineTool({
     const target = given.merge_target === undefined ? undefined : context.ownSandbox(given.merge_target);
     const snapshot = await context.services.snapshots.get(given.snapshot_name, golden.id);
     const began = performance.now();
-    const swarm = new Swarm(context, given);
+    const swarm = new Swarm(context, given, { id: golden.id, name: golden.name });
     let destroyed = 0;
     const finish = async () => {
       if (given.cleanup || context.signal.aborted) destroyed = await swarm.cleanUp();

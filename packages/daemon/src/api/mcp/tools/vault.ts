@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
-import { additive, defineTool, readOnly, replacing, settling, type Tool } from '../tool.ts';
+import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
 import type { FrontmatterValue } from '../vault/frontmatter.ts';
 import { parseNote } from '../vault/frontmatter.ts';
 import { tagsOf } from '../vault/vault.ts';
@@ -37,7 +37,7 @@ const write = defineTool({
   description:
     'Creates or changes a markdown note that every session sees and that outlives all workspaces. Do not use it for code or data of a workspace (file_write), nor for secrets: all sessions can read it.',
   scope: 'admin',
-  annotations: replacing,
+  annotations: unbounded,
   input: z.strictObject({
     path: notePath,
     content: z.string().max(10_485_760),
@@ -72,16 +72,21 @@ const search = defineTool({
     results: z.array(
       z.object({ path: z.string(), line_number: z.number(), line: z.string(), context: z.string() }),
     ),
+    note: z.string().optional(),
   }),
   run: async ({ vault }, input) => {
-    const { results } = await vault.search({
+    const { results: found } = await vault.search({
       query: input.query,
       isRegex: input.regex,
-      limit: input.max_results,
+      // One more than asked for tells whether there is more.
+      limit: input.max_results + 1,
       tag: input.tag,
       folder: input.path_prefix,
     });
-    return { query: input.query, result_count: results.length, results };
+    const results = found.slice(0, input.max_results);
+    const more = found.length > results.length;
+    const note = `[TRUNCATED: showing ${results.length} lines; raise max_results, or give path_prefix or tag]`;
+    return { query: input.query, result_count: results.length, results, ...(more ? { note } : {}) };
   },
 });
 
@@ -134,7 +139,7 @@ const frontmatter = defineTool({
   description:
     'Reads, sets or deletes keys in the frontmatter of a note. Do not use it for tags (vault_tags).',
   scope: 'admin',
-  annotations: settling,
+  annotations: replacing,
   input: z.strictObject({
     path: notePath,
     action: z.enum(['get', 'set', 'delete']).default('get'),
@@ -171,7 +176,7 @@ const tags = defineTool({
   description:
     'Lists, adds or removes tags of a note; without path lists all tags in use. Do not use it to search (vault_search takes a tag).',
   scope: 'admin',
-  annotations: settling,
+  annotations: replacing,
   input: z.strictObject({
     path: notePath.optional(),
     action: z.enum(['list', 'add', 'remove']).default('list'),
@@ -203,7 +208,7 @@ const replace = defineTool({
   description:
     'Replaces every occurrence of a text (or match of a regular expression) in a note. Do not use it to rewrite a note (vault_write).',
   scope: 'admin',
-  annotations: replacing,
+  annotations: unbounded,
   input: z.strictObject({
     path: notePath,
     search: z.string().min(1).max(65_536),
@@ -243,7 +248,7 @@ const move = defineTool({
   title: 'Move a shared note',
   description: 'Gives a note another path. Do not use it to copy (vault_read, then vault_write).',
   scope: 'admin',
-  annotations: additive,
+  annotations: unbounded,
   input: z.strictObject({ path: notePath, new_path: notePath, overwrite: z.boolean().default(false) }),
   output: z.object({ moved: z.literal(true), from: z.string(), to: z.string() }),
   next,
