@@ -126,7 +126,7 @@ describe('a confined directory', () => {
 
 describe('failures', () => {
   const failureText = (error: unknown): string => {
-    const [block] = toFailure(error, undefined, false).result.content;
+    const [block] = toFailure(error).result.content;
     return block?.type === 'text' ? block.text : '';
   };
 

@@ -1,4 +1,6 @@
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { cleanError } from '../src/api/mcp/clean-error.ts';
 import { Secrets } from '../src/api/mcp/secrets.ts';
 
 const secret = 'p@ss/word+with=odd "signs"';
@@ -54,6 +56,18 @@ describe('a known secret', () => {
     const answer = { a: ['x-secret-x', { b: 'secret' }], n: 1, none: null };
     expect(knowing('secret').redactAll(answer)).toEqual({ a: ['x-***-x', { b: '***' }], n: 1, none: null });
   });
+});
+
+test('a known secret is in no text of an error that goes to the log, nor in its causes', () => {
+  const secrets = new Secrets();
+  secrets.add('hunter2-and-more');
+  const error = new TypeError('not hunter2-and-more', {
+    cause: new Error('because of hunter2-and-more', { cause: 'hunter2-and-more' }),
+  });
+  const clean = cleanError(error, (text) => secrets.redact(text)) as Error;
+  expect(inspect(clean, { depth: 9, showHidden: true })).not.toContain('hunter2');
+  expect(clean).toMatchObject({ name: 'TypeError', message: 'not ***', cause: { cause: '***' } });
+  expect(clean.stack).toContain('mcp-secrets.test.ts');
 });
 
 test('variables are secrets by their name, by their shape, and as the password of a URL; others are shown', () => {

@@ -7,7 +7,9 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { invalidInput } from '../http/problem.ts';
+import { cleanError } from './clean-error.ts';
 import { getPrompt, prompts } from './prompts.ts';
+import { redact } from './redact.ts';
 import type { ToolSet } from './registry.ts';
 import { listResources, readResource, resourceTemplates } from './resources.ts';
 import type { Tool } from './tool.ts';
@@ -52,7 +54,7 @@ export const createMcpServer = (options: McpServerOptions): Server => {
   const { parts, tools, version } = options;
   const server = new Server(
     { name: 'coppice', title: 'Coppice', version },
-    { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
+    { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions: tools.explain(instructions) },
   );
   const contextOf = (request: ServerContext): ToolContext =>
     new ToolContext(parts, {
@@ -78,14 +80,15 @@ export const createMcpServer = (options: McpServerOptions): Server => {
     resourceTemplates: [...resourceTemplates],
   }));
   server.setRequestHandler('resources/read', async ({ params }, request) =>
-    asProtocolError(options, 'resources/read', async () => {
-      const context = contextOf(request);
-      return context.secrets.redactAll(await readResource(context, params.uri));
-    }),
+    asProtocolError(options, 'resources/read', contextOf(request), async (context) =>
+      context.secrets.redactAll(await readResource(context, params.uri)),
+    ),
   );
   server.setRequestHandler('prompts/list', async () => ({ prompts: [...prompts] }));
-  server.setRequestHandler('prompts/get', async ({ params }) =>
-    asProtocolError(options, 'prompts/get', async () => getPrompt(params.name, params.arguments ?? {})),
+  server.setRequestHandler('prompts/get', async ({ params }, request) =>
+    asProtocolError(options, 'prompts/get', contextOf(request), async () =>
+      getPrompt(params.name, params.arguments ?? {}),
+    ),
   );
   return server;
 };
@@ -107,12 +110,24 @@ const call = async (
       structuredContent: output,
     };
   } catch (thrown) {
-    const { result, error } = toFailure(thrown, tool, context.signal.aborted);
-    if (error.code === 'internal') options.onInternalError(error.cause ?? error, `mcp ${tool.name}`);
+    const explain = (text: string) => options.tools.explain(text);
+    const { result, error } = toFailure(thrown, { tool, explain, cancelled: context.signal.aborted });
+    if (error.code === 'internal') report(options, context, error, tool.name);
     return context.secrets.redactAll(result);
   } finally {
     leave();
   }
+};
+
+/** For the log of the daemon, which holds no credential either: neither known ones, nor what looks like one. */
+const report = (
+  options: McpServerOptions,
+  context: ToolContext,
+  error: CoppiceError,
+  where: string,
+): void => {
+  const clean = (text: string) => context.secrets.redact(redact(text));
+  options.onInternalError(cleanError(error.cause ?? error, clean), `mcp ${where}`);
 };
 
 const badArguments = (tool: Tool, error: CoppiceError): CoppiceError =>
@@ -123,14 +138,15 @@ const badArguments = (tool: Tool, error: CoppiceError): CoppiceError =>
 const asProtocolError = async <T>(
   options: McpServerOptions,
   where: string,
-  work: () => Promise<T>,
+  context: ToolContext,
+  work: (context: ToolContext) => Promise<T>,
 ): Promise<T> => {
   try {
-    return await work();
+    return await work(context);
   } catch (thrown) {
-    const { error, result } = toFailure(thrown, undefined, false);
-    if (error.code === 'internal') options.onInternalError(error.cause ?? error, `mcp ${where}`);
-    const [first] = result.content;
+    const { error, result } = toFailure(thrown);
+    if (error.code === 'internal') report(options, context, error, where);
+    const [first] = context.secrets.redactAll(result.content);
     const text = first?.type === 'text' ? first.text : error.code;
     throw new ProtocolError(
       error.code === 'internal' ? ProtocolErrorCode.InternalError : ProtocolErrorCode.InvalidParams,

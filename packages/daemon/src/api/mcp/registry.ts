@@ -44,13 +44,24 @@ export const profiles = ['core', 'full'] as const;
 export type Profile = (typeof profiles)[number];
 export const isProfile = (text: string): text is Profile => profiles.some((profile) => profile === text);
 
-const listing = (tool: Tool): ToolListing => ({
+/** Reach beyond the machine, as far as the policy of the workspace lets them. */
+const openWorld = new Set([
+  'exec',
+  'exec_background',
+  'exec_parallel',
+  'git_clone',
+  'git_push',
+  'swarm_run',
+  'workspace_prepare',
+]);
+
+const listing = (tool: Tool, description: string): ToolListing => ({
   name: tool.name,
   title: tool.title,
-  description: tool.description,
+  description,
   inputSchema: z.toJSONSchema(tool.input, { io: 'input' }) as ToolListing['inputSchema'],
   outputSchema: z.toJSONSchema(tool.output, { io: 'output' }) as ToolListing['outputSchema'],
-  annotations: { ...tool.annotations, title: tool.title, openWorldHint: tool.name === 'exec' },
+  annotations: { ...tool.annotations, title: tool.title, openWorldHint: openWorld.has(tool.name) },
 });
 
 /** What a caller with this profile and token is offered. */
@@ -60,7 +71,7 @@ export class ToolSet {
 
   constructor(tools: readonly Tool[]) {
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
-    this.listings = tools.map(listing);
+    this.listings = tools.map((tool) => listing(tool, this.explain(tool.description)));
   }
 
   static of(profile: Profile, isAdmin: boolean): ToolSet {
@@ -70,5 +81,12 @@ export class ToolSet {
 
   find(name: string): Tool | undefined {
     return this.#tools.get(name);
+  }
+
+  /** Words for this caller: names of tools that others have, and that would be called in vain, are pointed out. */
+  explain(text: string): string {
+    const named = new Set(text.match(/\b[a-z]+(_[a-z]+)+\b/g) ?? []);
+    const absent = [...named].filter((name) => byName.has(name) && !this.#tools.has(name));
+    return absent.length === 0 ? text : `${text} (Not offered here: ${absent.join(', ')}.)`;
   }
 }

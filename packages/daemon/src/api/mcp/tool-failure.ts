@@ -53,11 +53,21 @@ export interface Failure {
   readonly error: CoppiceError;
 }
 
+export interface FailureSetting {
+  readonly tool?: Tool;
+  /** Advice as it goes for the tools that the caller has. */
+  readonly explain?: (text: string) => string;
+  readonly cancelled?: boolean;
+}
+
 /** A failure as the agent reads it: what failed, its code, and the next thing to do. */
-export const toFailure = (thrown: unknown, tool: Tool | undefined, cancelled: boolean): Failure => {
+export const toFailure = (
+  thrown: unknown,
+  { tool, explain = (text) => text, cancelled = false }: FailureSetting = {},
+): Failure => {
   const error = cancelled ? new CoppiceError('cancelled', 'the call was cancelled') : toCoppiceError(thrown);
   const message = redact(error.message);
-  const next = redact(nextStep(error, tool));
+  const next = redact(explain(nextStep(error, tool)));
   const text = redact(`${error.code}: ${message}\nNext: ${next}${outputOf(error)}`);
   return {
     error,
