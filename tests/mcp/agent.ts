@@ -52,6 +52,8 @@ export class Agent implements AsyncDisposable {
       { versionNegotiation: { mode: era } },
     );
     await connect(client);
+    // The client holds every answer against the output schema of a tool that it has listed.
+    await client.listTools();
     return new Agent(client);
   }
 

@@ -3,6 +3,15 @@ import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Agent, type Answer, textOf } from './agent.ts';
 
+interface Schema {
+  readonly type?: string;
+  readonly required?: readonly string[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+  readonly enum?: readonly unknown[];
+}
+
 const core = [
   'exec',
   'file_list',
@@ -135,6 +144,65 @@ describe.each([
   });
 });
 
+describe('a cancelled call', () => {
+  const names = async (): Promise<string[]> =>
+    (await agent.ok<{ workspaces: { name: string }[] }>('workspace_list')).workspaces.map(({ name }) => name);
+  const until = (condition: () => Promise<boolean>) => expect.poll(condition, { timeout: 60_000 }).toBe(true);
+  /** Cancels a call once its command is at work in a workspace whose name begins so. */
+  const cancelAtWork = async (tool: string, args: Answer, prefix: string, marker: string): Promise<void> => {
+    const abort = new AbortController();
+    const call = agent.call(tool, args, { signal: abort.signal });
+    const ended = expect(call).rejects.toThrow();
+    await until(async () => {
+      const name = (await names()).find((found) => found.startsWith(prefix));
+      if (name === undefined) return false;
+      const seen = await agent.call('exec', {
+        workspace_id: name,
+        command: `test -e ${marker}`,
+        workdir: '/',
+      });
+      return !seen.isError && (seen.structuredContent as { exit_code: number }).exit_code === 0;
+    });
+    abort.abort();
+    await ended;
+  };
+  const sleep = (marker: string) => `touch ${marker}; exec sleep 1500`;
+
+  test('of workspace_prepare leaves no half of a workspace, and its name is free', async () => {
+    const prepare = { name: 'half', setup_commands: [sleep('/half')] };
+    await cancelAtWork('workspace_prepare', prepare, 'half', '/half');
+    await until(async () => !(await names()).includes('half'));
+  });
+
+  test('of swarm_run leaves no worker, also where they were to stay', async () => {
+    await agent.ok('workspace_prepare', { name: 'hive' });
+    const tasks = ['a', 'b', 'c'].map((name) => ({ name, command: sleep('/busy') }));
+    const swarm = { golden_workspace: 'hive', tasks, max_parallel: 2, cleanup: false };
+    await cancelAtWork('swarm_run', swarm, 'hive-fork-', '/busy');
+    await until(async () => !(await names()).some((name) => name.startsWith('hive-')));
+    await agent.ok('workspace_destroy', { workspace_id: 'hive' });
+  });
+
+  test('of exec_parallel ends its commands, and one of exec_poll leaves the job at work', async () => {
+    const parallel = { workspace_ids: ['box'], commands: sleep('/parallel') };
+    await cancelAtWork('exec_parallel', parallel, 'box', '/parallel');
+    const sleepers = "ps -eo args | grep '[s]leep 1500' || true";
+    await until(
+      async () =>
+        (await agent.ok<{ stdout: string }>('exec', { workspace_id: 'box', command: sleepers })).stdout ===
+        '',
+    );
+    const { job_id } = await agent.ok<{ job_id: number }>('exec_background', {
+      workspace_id: 'box',
+      command: sleep('/job'),
+    });
+    const job = { workspace_id: 'box', job_id };
+    await cancelAtWork('exec_poll', { ...job, wait_secs: 300 }, 'box', '/job');
+    expect(await agent.ok('exec_poll', job)).toMatchObject({ running: true });
+    await agent.ok('exec_kill', job);
+  });
+});
+
 describe('stdio', () => {
   test('a client that goes away stops nothing', async () => {
     const first = await Agent.overStdio(daemon.home);
@@ -157,6 +225,21 @@ describe('stdio', () => {
     await using small = await Agent.overStdio(daemon.home, ['--profile', 'core']);
     const { tools } = await small.client.listTools();
     expect(tools.map((tool) => tool.name).sort()).toEqual(core);
+    // Words that name a tool of the full profile say that it is none of these.
+    const all = (await agent.client.listTools()).tools.map((tool) => tool.name);
+    const missing = await small.refused('exec', { workspace_id: 'nope', command: 'true' });
+    const texts = [
+      missing,
+      small.client.getInstructions() ?? '',
+      ...tools.map((tool) => tool.description ?? ''),
+    ];
+    for (const text of texts) {
+      const [, absent = ''] = /\(Not offered here: (.*)\.\)/.exec(text) ?? [];
+      const named = new Set(text.match(/\b[a-z]+(_[a-z]+)+\b/g) ?? []);
+      const phantoms = all.filter((name) => named.has(name) && !core.includes(name));
+      expect(absent.split(', ').filter(Boolean).sort(), text).toEqual(phantoms.sort());
+    }
+    expect(missing).toContain('Not offered here: workspace_list.');
   });
 });
 
@@ -177,6 +260,60 @@ describe('every tool', () => {
       });
       expect(tool.description, tool.name).toMatch(/\b(do not|not needed)\b/i);
     }
+  });
+
+  test('is called read-only, destructive or idempotent where it is', async () => {
+    const { tools } = await agent.client.listTools();
+    const named = (hint: 'readOnlyHint' | 'destructiveHint' | 'idempotentHint') =>
+      tools.flatMap((tool) => (tool.annotations?.[hint] === true ? [tool.name] : [])).sort();
+    const looks = [
+      'exec_poll file_list file_read git_diff snapshot_diff snapshot_list',
+      'vault_batch_read vault_list vault_read vault_search vault_stats',
+      'workspace_git_status workspace_info workspace_ip workspace_list workspace_logs',
+    ].flatMap((line) => line.split(' '));
+    expect(named('readOnlyHint')).toEqual(looks);
+    const removes = [
+      'exec_kill file_download file_upload file_write port_forward_remove snapshot_delete snapshot_restore',
+      'vault_delete vault_frontmatter vault_tags workspace_destroy workspace_stop',
+    ].flatMap((line) => line.split(' '));
+    const anything = [
+      'exec exec_background exec_parallel file_edit git_push swarm_run',
+      'vault_move vault_replace vault_write workspace_merge',
+    ].flatMap((line) => line.split(' '));
+    expect(named('destructiveHint')).toEqual([...removes, ...anything].sort());
+    const settles =
+      'network_policy port_forward set_env workspace_adopt workspace_prepare workspace_start'.split(' ');
+    expect(named('idempotentHint')).toEqual([...looks, ...removes, ...settles].sort());
+  });
+
+  test('names a tool that there is in the error for a workspace that there is not', async () => {
+    const { tools } = await agent.client.listTools();
+    const names = tools.map((tool) => tool.name);
+    /** The least that a schema takes, with a workspace that does not exist. */
+    const least = (schema: Schema, key: string): unknown => {
+      if (schema.anyOf) return least(schema.anyOf[0]!, key);
+      if (schema.enum) return schema.enum[0];
+      if (schema.type === 'array') return [least(schema.items!, key)];
+      if (schema.type === 'integer' || schema.type === 'number') return 1;
+      if (schema.type === 'object') return required(schema);
+      return key === 'url' ? 'https://example.test/r.git' : 'there-is-none';
+    };
+    const required = (schema: Schema): Answer =>
+      Object.fromEntries((schema.required ?? []).map((key) => [key, least(schema.properties![key]!, key)]));
+    const called: string[] = [];
+    for (const tool of tools) {
+      const schema = tool.inputSchema as Schema;
+      if (!(schema.required ?? []).some((key) => /workspace/.test(key))) continue;
+      const text = await agent.refused(tool.name, required(schema));
+      const next = /\nNext: (.*)/.exec(text)?.[1] ?? '';
+      expect(text, tool.name).toMatch(/^not_found: /);
+      expect(
+        names.some((name) => next.includes(name)),
+        `${tool.name}: ${text}`,
+      ).toBe(true);
+      called.push(tool.name);
+    }
+    expect(called.length).toBeGreaterThan(30);
   });
 
   test('refuses parameters that it does not have, and names those that it has', async () => {

@@ -69,7 +69,9 @@ export class GuestGit {
           ? 'Give the token once with set_env, as GIT_TOKEN, then call again.'
           : /could not resolve host|unable to access/i.test(output)
             ? 'Allow the internet with network_policy, allow_internet: true, then call again.'
-            : 'Read what git says; workspace_git_status shows the state of the repository.',
+            : /already exists and is not an empty directory/i.test(output)
+              ? 'Call git_clone with another path, one that is not there yet.'
+              : 'Read what git says; workspace_git_status shows the state of the repository.',
       },
     );
   }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
 import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
 import { inShell } from '../guest-shell.ts';
-import { defineTool, readOnly, settling, type Tool, unbounded } from '../tool.ts';
+import { defineTool, readOnly, replacing, settling, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
 const exec = defineTool({
@@ -139,7 +139,7 @@ const kill = defineTool({
   description:
     'Sends a signal to a job and all processes it started; 9 (kill) by default, 15 asks it to end. Do not use it for a command that exec runs: that ends with its timeout or when the call is cancelled.',
   scope: 'sandbox',
-  annotations: settling,
+  annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
     job_id: z.int().min(0),

@@ -36,13 +36,6 @@ const hideUser = (context: ToolContext, { GIT_USERNAME: user = '' }: Record<stri
   if (user.length >= 16) context.secrets.add(user);
 };
 
-const nameOf = (url: string): string =>
-  url
-    .replace(/\/+$/, '')
-    .split(/[/:]/)
-    .pop()!
-    .replace(/\.git$/, '') || 'repo';
-
 export const gitClone = defineTool({
   name: 'git_clone',
   title: 'Clone a repository',
@@ -53,7 +46,9 @@ export const gitClone = defineTool({
   input: z.strictObject({
     workspace_id: workspaceId,
     url: gitUrl,
-    path: filePath.optional().describe(`Where to; ${workDirectory}/<name> by default.`),
+    path: filePath
+      .default(workDirectory)
+      .describe(`Where to; ${workDirectory} by default, as for all git tools.`),
     branch: gitWord.optional(),
     depth: z.int().min(1).optional(),
     timeout_secs: timeoutSecs(300),
@@ -70,7 +65,7 @@ export const gitClone = defineTool({
     const id = context.own(input.workspace_id);
     const { url, env } = splitCredentials(input.url);
     hideUser(context, env);
-    const git = new GuestGit(context, id, input.path ?? nameOf(url));
+    const git = new GuestGit(context, id, input.path);
     const args = [
       'clone',
       ...(input.branch === undefined ? [] : ['--branch', input.branch]),

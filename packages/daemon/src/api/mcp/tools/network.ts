@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { workspaceId } from '../fields.ts';
-import { defineTool, readOnly, settling, type Tool } from '../tool.ts';
+import { defineTool, readOnly, replacing, settling, type Tool } from '../tool.ts';
 import { networkOf, networkSchema } from '../workspace-view.ts';
 
 const port = z.int().min(1).max(65_535);
@@ -37,9 +37,15 @@ const forward = defineTool({
     const same =
       existing !== undefined && (input.host_port === undefined || input.host_port === existing.host_port);
     // The second call of the guide asks for another host port of the same guest port: it takes the place of the first.
-    if (existing !== undefined && !same) await context.services.ports.remove(id, input.guest_port);
-    const added = same ? existing : await context.services.ports.add(id, input.guest_port, input.host_port);
-    return { workspace_id: id, ...added };
+    const replaced = same ? undefined : existing;
+    const { ports } = context.services;
+    if (replaced !== undefined) await ports.remove(id, input.guest_port);
+    try {
+      return { workspace_id: id, ...(await ports.add(id, input.guest_port, input.host_port)) };
+    } catch (error) {
+      if (replaced !== undefined) await ports.add(id, input.guest_port, replaced.host_port);
+      throw error;
+    }
   },
 });
 
@@ -49,7 +55,7 @@ const remove = defineTool({
   description:
     'Ends the forward of a guest port and its open connections. Do not use it to stop the service itself (exec_kill).',
   scope: 'sandbox',
-  annotations: settling,
+  annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId, guest_port: port }),
   output: z.object({ workspace_id: z.string(), guest_port: z.number(), status: z.literal('removed') }),
   next: { not_found: 'Call workspace_info to see the forwards there are.' },
