@@ -12,6 +12,7 @@ export interface ModelSandbox {
 export interface ModelSnapshot {
   readonly files: Files;
   readonly sandbox: string;
+  /** Taken for forks, or to be where the next merge starts: goes with the last that needs it. */
   readonly automatic: boolean;
   parent: string | null;
 }
@@ -20,6 +21,9 @@ export interface ModelSnapshot {
 export class LifecycleModel {
   readonly sandboxes = new Map<string, ModelSandbox>();
   readonly snapshots = new Map<string, ModelSnapshot>();
+  /** Of each sandbox or snapshot: the snapshots that were merged into it. */
+  readonly #merged = new Map<string, Set<string>>();
+  readonly #mergePoints = new Set<string>();
 
   created(id: string): void {
     this.sandboxes.set(id, { running: true, files: new Map(), base: null, grewFrom: null });
@@ -29,6 +33,8 @@ export class LifecycleModel {
     const record = this.sandboxes.get(sandbox)!;
     this.snapshots.set(id, { files: record.files, sandbox, automatic, parent: record.base });
     record.base = id;
+    this.#merged.set(id, this.#mergedInto(sandbox));
+    this.#merged.delete(sandbox);
   }
 
   forked(snapshot: string, id: string): void {
@@ -40,6 +46,8 @@ export class LifecycleModel {
     const record = this.sandboxes.get(sandbox)!;
     record.files = this.snapshots.get(snapshot)!.files;
     record.base = snapshot;
+    this.#merged.delete(sandbox);
+    this.#prune();
   }
 
   mayRestore(sandbox: string, snapshot: string): boolean {
@@ -49,28 +57,30 @@ export class LifecycleModel {
   }
 
   isNeeded(snapshot: string): boolean {
-    return [...this.sandboxes.values()].some(({ grewFrom }) => grewFrom === snapshot);
+    const grown = [...this.sandboxes.values()].some(({ grewFrom }) => grewFrom === snapshot);
+    return grown || this.#startsMerge(snapshot);
   }
 
-  /** Whoever stood on it stands on what it stood on. */
   deleted(snapshot: string): void {
-    const { parent } = this.snapshots.get(snapshot)!;
-    this.snapshots.delete(snapshot);
-    for (const other of this.snapshots.values()) if (other.parent === snapshot) other.parent = parent;
-    for (const sandbox of this.sandboxes.values()) if (sandbox.base === snapshot) sandbox.base = parent;
+    this.#remove(snapshot);
+    this.#prune();
   }
 
   /** A snapshot that was taken for forks alone goes with the last of them. */
   destroyed(id: string): void {
     const { grewFrom } = this.sandboxes.get(id)!;
     this.sandboxes.delete(id);
+    this.#merged.delete(id);
     if (grewFrom !== null && this.snapshots.get(grewFrom)?.automatic && !this.isNeeded(grewFrom))
-      this.deleted(grewFrom);
+      this.#remove(grewFrom);
+    this.#prune();
   }
 
+  /** The newest that both have in their history; ids grow with time. */
   commonAncestor(into: string, from: string): string | null {
-    const theirs = new Set(this.#history(from));
-    return this.#history(into).find((id) => theirs.has(id)) ?? null;
+    const theirs = this.#ancestors(from);
+    const common = [...this.#ancestors(into)].filter((id) => theirs.has(id));
+    return common.sort().at(-1) ?? null;
   }
 
   merge(into: string, from: string, prefer: 'ours' | 'theirs' | undefined): ModelMerge {
@@ -79,10 +89,67 @@ export class LifecycleModel {
     return mergeFiles(baseFiles, this.sandboxes.get(into)!.files, this.sandboxes.get(from)!.files, prefer);
   }
 
-  #history(sandbox: string): string[] {
-    const ids: string[] = [];
-    for (let id = this.sandboxes.get(sandbox)!.base; id !== null; id = this.snapshots.get(id)?.parent ?? null)
-      ids.push(id);
-    return ids;
+  /** `point`: the snapshot of what was merged, where the next merge starts. `undo`: of what was there before, if any changed. */
+  merged(into: string, from: string, point: string, undo: string | null, files: Files): void {
+    this.snapshotted(from, point, true);
+    this.#mergePoints.add(point);
+    if (undo !== null) this.snapshotted(into, undo);
+    const before = this.#ancestors(point);
+    this.#merged.set(
+      into,
+      new Set([...this.#mergedInto(into)].filter((id) => !before.has(id)).concat(point)),
+    );
+    this.sandboxes.get(into)!.files = files;
+    this.#prune();
+  }
+
+  #mergedInto(holder: string): Set<string> {
+    return this.#merged.get(holder) ?? new Set();
+  }
+
+  #ancestors(id: string): Set<string> {
+    const found = new Set<string>();
+    const pending = [id];
+    for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
+      if (found.has(at)) continue;
+      const snapshot = this.snapshots.get(at);
+      if (snapshot !== undefined) found.add(at);
+      const before = snapshot === undefined ? this.sandboxes.get(at)?.base : snapshot.parent;
+      if (before != null) pending.push(before);
+      pending.push(...this.#mergedInto(at));
+    }
+    return found;
+  }
+
+  #startsMerge(snapshot: string): boolean {
+    const record = this.snapshots.get(snapshot)!;
+    if (![...this.#merged.values()].some((ids) => ids.has(snapshot))) return false;
+    const hasChildren = [...this.snapshots.values()].some(({ parent }) => parent === snapshot);
+    return this.sandboxes.has(record.sandbox) || hasChildren;
+  }
+
+  /** Whoever stood on it stands on what it stood on, and has taken in what it had. */
+  #remove(snapshot: string): void {
+    const { parent } = this.snapshots.get(snapshot)!;
+    const had = this.#mergedInto(snapshot);
+    const bequeath = (heir: string) => this.#merged.set(heir, new Set([...this.#mergedInto(heir), ...had]));
+    this.snapshots.delete(snapshot);
+    for (const [id, other] of this.snapshots)
+      if (other.parent === snapshot) {
+        other.parent = parent;
+        bequeath(id);
+      }
+    for (const [id, sandbox] of this.sandboxes)
+      if (sandbox.base === snapshot) {
+        sandbox.base = parent;
+        bequeath(id);
+      }
+    this.#merged.delete(snapshot);
+    for (const ids of this.#merged.values()) ids.delete(snapshot);
+    this.#mergePoints.delete(snapshot);
+  }
+
+  #prune(): void {
+    for (const id of [...this.#mergePoints].sort().reverse()) if (!this.isNeeded(id)) this.#remove(id);
   }
 }

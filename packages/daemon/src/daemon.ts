@@ -245,7 +245,12 @@ export class Daemon {
         list: (ref) => snapshots.list(ref),
         get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
         delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
-        restore: (ref, snapshotRef) => restorer.restore(ref, snapshotRef),
+        restore: async (ref, snapshotRef) => {
+          const restored = await restorer.restore(ref, snapshotRef);
+          // It may have been the last that a merge could start from.
+          await snapshots.pruneMerged();
+          return restored;
+        },
         forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
         forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
         export: (ref, options) => exporter.export(ref, options),
