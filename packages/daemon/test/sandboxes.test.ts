@@ -22,6 +22,27 @@ describe('sandboxes', () => {
   const disksAre = (ids: readonly string[]): Promise<void> =>
     eventually(`the disks are ${ids.join()}`, () => daemon.traces.disks().join() === ids.join());
 
+  test('the memory of all together is bounded however it is asked for', async () => {
+    await using one = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    expect(await code(one.update({ memory_mb: 4096 }))).toBe('limit_reached');
+    expect((await one.inspect()).memory_mb).toBe(1024);
+    await one.stop();
+    await using two = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    await two.stop();
+    await using three = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    const codes = await Promise.all([code(one.start()), code(two.start())]);
+    expect(codes.sort()).toEqual(['limit_reached', 'no error']);
+    expect((await three.inspect()).state).toBe('running');
+  });
+
+  test('a variable that no process could be given is refused when it is set', async () => {
+    await using sandbox = await daemon.client.sandboxes.create({ env: { A: '1' } });
+    expect(await code(sandbox.update({ env: { A: 'a\0b' } }))).toBe('invalid_argument');
+    const many = Object.fromEntries(Array.from({ length: 1024 }, (_, index) => [`V${index}`, '']));
+    expect(await code(sandbox.update({ env: many }))).toBe('invalid_argument');
+    expect(await output(sandbox.id, 'echo $A')).toBe('1');
+  });
+
   test('a new sandbox runs under its own name with its limits, labels and environment', async () => {
     await using sandbox = await daemon.client.sandboxes.create({
       name: 'First.One',

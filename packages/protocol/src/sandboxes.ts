@@ -82,6 +82,7 @@ export const updateSandboxSchema = z.strictObject({
   /** Merged into the environment that later processes get; null removes a variable. */
   env: z
     .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/), z.string().max(131_072).nullable())
+    .refine((env) => Object.values(env).every((value) => !value?.includes('\0')), 'a value holds a NUL byte')
     .optional(),
   cpus: limits.cpus.optional(),
   memory_mb: limits.memory_mb.optional(),

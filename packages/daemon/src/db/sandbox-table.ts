@@ -114,7 +114,8 @@ export class SandboxTable {
     this.#delete = database.prepare('DELETE FROM sandboxes WHERE id = ?');
     this.#sums = database.prepare(
       `SELECT count(*) AS count,
-              coalesce(sum(CASE WHEN state IN ('creating', 'running') THEN memory_mb ELSE 0 END), 0) AS memoryMb
+              coalesce(sum(CASE WHEN state IN ('creating', 'running') OR id IN
+                (SELECT sandbox_id FROM intents WHERE kind IN ('start', 'resume')) THEN memory_mb ELSE 0 END), 0) AS memoryMb
        FROM sandboxes`,
     );
   }
@@ -161,7 +162,7 @@ export class SandboxTable {
     return this.#grownFrom.all(snapshotId).map(toRecord);
   }
 
-  /** How many there are, and the memory promised to those that run. */
+  /** How many there are, and the memory promised to those that run or are just being started. */
   sums(): { count: number; memoryMb: number } {
     return this.#sums.get()!;
   }

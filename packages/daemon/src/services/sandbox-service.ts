@@ -15,7 +15,7 @@ import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 import type { ImageRef, ImageService } from './image-service.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
-import type { SandboxCreator } from './sandbox-creator.ts';
+import { assertMemory, type SandboxCreator } from './sandbox-creator.ts';
 import { hostnameOf, type SandboxNames } from './sandbox-names.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import type { CallOptions } from './services.ts';
@@ -23,6 +23,8 @@ import { sandboxView } from './views.ts';
 import { checkWorkspace } from './workspace-check.ts';
 
 type NamedInput = CreateSandbox & { readonly name: string };
+
+const mostVariables = 1024;
 
 export interface SandboxServiceParts {
   readonly core: Core;
@@ -109,6 +111,7 @@ export class SandboxService {
       const changes = changesOf(before, input);
       const after = { ...before, ...changes };
       this.#checkIdle(after);
+      this.#checkLimits(before, after);
       const machine = core.machines.get(id);
       if (after.diskMb !== before.diskMb) await core.disks.resizeDisk(id, diskBytes(after));
       if (machine !== undefined && limitsDiffer(before, after)) await machine.setLimits(toLimits(after));
@@ -212,6 +215,17 @@ export class SandboxService {
       `an idle sandbox of the driver ${plan.driver} cannot be paused: its memory cannot be kept here`,
       { hint: 'Use the driver gvisor, or idle_action stop, which ends its processes and keeps the disk.' },
     );
+  }
+
+  /** What creation would refuse too. */
+  #checkLimits(before: SandboxRecord, after: SandboxRecord): void {
+    if (Object.keys(after.env).length > mostVariables)
+      throw new CoppiceError('invalid_argument', `it would have more than ${mostVariables} variables`, {
+        hint: 'Take some away: give them null.',
+      });
+    const addedMb = after.memoryMb - before.memoryMb;
+    if (before.state === 'running' && addedMb > 0)
+      assertMemory(this.#core.state.sandboxes.sums().memoryMb, addedMb, this.#config.limits.total_memory_mb);
   }
 
   async #usage(id: string): Promise<SandboxDetail['usage']> {
