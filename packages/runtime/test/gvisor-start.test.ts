@@ -1,23 +1,19 @@
-import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { DriverWorkbench, eventually, runIn, tinyImage } from '@coppice/testkit';
 import { expect, test } from 'vitest';
+import { readRecord } from '../src/drivers/gvisor/gvisor-record.ts';
 import { makeGvisorDriver } from './gvisor/make-gvisor-driver.ts';
 
 const hasRunsc = ['/usr/bin/runsc', '/usr/local/bin/runsc'].some((path) => existsSync(path));
 
 const open = async () => DriverWorkbench.open(await tinyImage(), makeGvisorDriver);
 
-interface Record {
-  readonly process: { readonly pid: number } | null;
-  readonly waits?: boolean;
-}
-
-const recordOf = (bench: DriverWorkbench, id: string): Record | undefined => {
-  const file = join(bench.home, 'gvisor/machines', id, 'gvisor.json');
-  return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Record) : undefined;
-};
+const recordOf = (bench: DriverWorkbench, id: string) =>
+  readRecord(join(bench.home, 'gvisor/machines', id, 'gvisor.json'));
 
 /** What runsc itself says of a sandbox: created until its first instruction runs. */
 const statusOf = (bench: DriverWorkbench, id: string): string => {
@@ -58,6 +54,30 @@ test('a gVisor sandbox whose network fails never runs, and nothing is left of it
   await refused;
   expect(bench.remains(spec.id)).toEqual([]);
   expect(recordOf(bench, spec.id)).toBeUndefined();
+});
+
+test('a gVisor sandbox that waits when its daemon dies is no sandbox to the next one, which sweeps it away', async ({
+  skip,
+}) => {
+  if (!hasRunsc) skip('runsc is not installed');
+  await using bench = await open();
+  const spec = bench.spec();
+  const program = fileURLToPath(new URL('./gvisor/start-and-wait.ts', import.meta.url));
+  const child = spawn(process.execPath, [program, bench.home, bench.homeKey, JSON.stringify(spec)], {
+    stdio: 'inherit',
+  });
+  try {
+    await eventually('its kernel waits', () => recordOf(bench, spec.id)?.waits === true);
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+    expect(await bench.driver.adopt(spec)).toBeUndefined();
+    expect(await bench.driver.sweep(new Set())).toEqual([spec.id]);
+    expect(bench.remains(spec.id)).toEqual([]);
+  } finally {
+    child.kill('SIGKILL');
+    execFileSync('ip', ['netns', 'del', `coppice-${bench.homeKey}-${spec.id.slice(-4)}`]);
+  }
 });
 
 test('a memory that cannot be brought back is refused with the reason of runsc, and nothing is left', async ({
