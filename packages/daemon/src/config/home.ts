@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, realpathSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { chmodSync, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
 
 /** Where everything of one daemon lives. Daemons with different homes do not know each other. */
 export class Home {
@@ -16,7 +17,7 @@ export class Home {
   /** Makes the directories; only root may look inside, as images, disks and secrets are below. */
   static open(directory: string): Home {
     const absolute = resolve(directory);
-    mkdirSync(absolute, { recursive: true, mode: 0o700 });
+    makeDirectory(absolute);
     const home = new Home(realpathSync(absolute));
     chmodSync(home.directory, 0o700);
     for (const child of [home.runDir, home.logDir, home.imagesDir])
@@ -66,5 +67,24 @@ export class Home {
   /** The notes that agents share. */
   get vaultDir(): string {
     return join(this.directory, 'vault');
+  }
+}
+
+/** With those above it. Not Node's own way, which tries for ever where the kernel says that a new entry cannot exist, as in /proc. */
+function makeDirectory(path: string): void {
+  try {
+    if (!existsSync(dirname(path))) makeDirectory(dirname(path));
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if (error instanceof CoppiceError) throw error;
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST' && statSync(path).isDirectory()) return;
+    throw new CoppiceError(
+      'invalid_argument',
+      `the home ${path} cannot be made: ${(error as Error).message}`,
+      {
+        hint: 'Choose another with --home or COPPICE_HOME: a directory on a disk of this machine.',
+        cause: error,
+      },
+    );
   }
 }
