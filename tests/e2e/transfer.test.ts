@@ -43,7 +43,7 @@ describe('export from one home and import into another', () => {
       memory_mb: 200,
       labels: { team: 'blue' },
       env: { TOKEN: 'hunter2' },
-      network: { allow: ['198.51.100.1'] },
+      network: { allow: ['198.51.100.1'], allow_host_ports: [5432] },
     });
     await run(
       source,
@@ -67,6 +67,7 @@ describe('export from one home and import into another', () => {
       image_added: true,
       memory_left_out: false,
       missing_env: ['TOKEN'],
+      host_ports_left_out: [5432],
     });
     expect(await listing(into, first.id)).toBe(await listing(from, snapshot.id));
     await using grown = (await into.client.snapshots.fork(first.id, { env: { TOKEN: 'again' } }))
@@ -81,6 +82,8 @@ describe('export from one home and import into another', () => {
       { team: 'blue' },
       ['198.51.100.1'],
     ]);
+    // What the other machine allowed of itself is no permission here.
+    expect(detail.network.allow_host_ports).toEqual([]);
     const nodes = await into.client.lineage();
     expect(nodes.find(({ id }) => id === first.id)?.parent).toBe(
       nodes.find(({ kind }) => kind === 'image')?.id,

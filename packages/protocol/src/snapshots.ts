@@ -167,5 +167,7 @@ export const importedSchema = snapshotSchema.extend({
   memory_left_out: z.boolean(),
   /** Variables of its environment whose values are not in the file. */
   missing_env: z.array(z.string()),
+  /** Ports of the machine that it was allowed to use where it came from; here nobody has allowed them. */
+  host_ports_left_out: z.array(z.number().int()),
 });
 export type Imported = z.infer<typeof importedSchema>;

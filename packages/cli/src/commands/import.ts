@@ -58,6 +58,11 @@ export const define: DefineCommand = (program, cli) => {
           ...(imported.missing_env.length > 0
             ? [`not in the file: the values of ${imported.missing_env.join(', ')}; give them with --env`]
             : []),
+          ...(imported.host_ports_left_out.length > 0
+            ? [
+                `not allowed here: ports of the machine (${imported.host_ports_left_out.join(', ')}); see \`coppice net --help\``,
+              ]
+            : []),
         ].join('\n'),
       );
     });

@@ -172,6 +172,7 @@ export class ImportService {
         image_added: present === undefined,
         memory_left_out: manifest.memory !== null && memoryBytes === null,
         missing_env: manifest.env === null ? manifest.env_names : [],
+        host_ports_left_out: manifest.network.allow_host_ports,
       };
     } catch (error) {
       await undo.run(log);
@@ -230,7 +231,8 @@ const shapeOf = (manifest: ExportManifest): SnapshotRecord['shape'] => ({
   pids: manifest.limits.pids,
   env: manifest.env ?? {},
   labels: manifest.labels,
-  network: manifest.network,
+  // A file from elsewhere opens nothing of this machine.
+  network: { ...manifest.network, allow_host_ports: [] },
   idleTimeoutS: manifest.idle_timeout_s,
   idleAction: manifest.idle_action,
   maxLifetimeS: manifest.max_lifetime_s,
