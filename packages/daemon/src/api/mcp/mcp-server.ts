@@ -35,16 +35,13 @@ type Report = Caller['report'];
 const reporter = (context: ServerContext): Report => {
   const progressToken = context.mcpReq._meta?.progressToken;
   if (progressToken === undefined) return () => {};
-  let step = 0;
   let last = 0;
+  let total: { total?: number } = {};
   return (message, fraction) => {
-    // Progress must grow with every notification, with or without a known end.
-    step += 1;
-    last = fraction === undefined ? last + 1e-6 : Math.max(fraction, last + 1e-6);
-    const params =
-      fraction === undefined
-        ? { progressToken, progress: step, message }
-        : { progressToken, progress: last, total: 1, message };
+    // It must grow with every notification, also from one that knows how far it is to one that does not and back.
+    last = Math.max(fraction ?? 0, last + 1e-6);
+    if (fraction !== undefined) total = { total: 1 };
+    const params = { progressToken, progress: last, ...total, message };
     context.mcpReq.notify({ method: 'notifications/progress', params }).catch(() => {});
   };
 };

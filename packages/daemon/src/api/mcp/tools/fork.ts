@@ -55,7 +55,11 @@ export const growForks = async (
     context.services.snapshots.forkSnapshot(
       snapshot.id,
       { ...fork, ...ownName(fork, snapshot), labels: context.ownership },
-      { signal: context.signal, progress: ({ message, fraction }) => context.report(message, fraction) },
+      {
+        signal: context.signal,
+        // One fork is often a step of something larger, and no measure of it.
+        progress: ({ message, fraction }) => context.report(message, fork.count > 1 ? fraction : undefined),
+      },
     ),
   );
 

@@ -118,7 +118,7 @@ const build = async (
         labels: context.ownership,
         network: networkPolicySchema.parse({ allow_internet: input.allow_internet }),
       },
-      { signal: context.signal, progress: ({ message, fraction }) => context.report(message, fraction) },
+      { signal: context.signal, progress: ({ message }) => context.report(message) },
     ),
   );
   try {
