@@ -118,10 +118,11 @@ export class NftNetwork implements Network {
       if (links.length > 0) await this.#deleteTable();
       return;
     }
-    const slots = new Set(this.#book.slots.values());
-    const known = new Set([...slots].map((slot) => this.#plan().linkName(slot)));
+    // Looked up after each list was made: whatever came to be meanwhile is in the book before it is in the kernel.
+    const isKnown = (slot: number): boolean => this.#book.slots.values().some((known) => known === slot);
+    const known = new Set(this.#book.slots.values().map((slot) => this.#plan().linkName(slot)));
     for (const link of links) if (!known.has(link)) await this.#deleteLink(link);
-    for (const slot of await this.#chains()) if (!slots.has(slot)) await this.#forgetRules(slot);
+    for (const slot of await this.#chains()) if (!isKnown(slot)) await this.#forgetRules(slot);
   }
 
   /** Removes everything of this home, the record of its addresses included. */

@@ -4,7 +4,9 @@ import type { RawData, WebSocket } from 'ws';
 export type Message = { readonly text: string } | { readonly binary: Buffer };
 
 const highWaterBytes = 4 * 1024 * 1024;
+/** What may wait to be taken: either many messages or large ones. */
 const queuedMessages = 64;
+const queuedBytes = 4 * 1024 * 1024;
 
 const toBuffer = (data: RawData): Buffer => {
   if (Array.isArray(data)) return Buffer.concat(data);
@@ -17,6 +19,7 @@ export class MessageSocket {
   readonly #queue: Message[] = [];
   readonly #closed = Promise.withResolvers<void>();
   #wake: (() => void) | undefined;
+  #queuedBytes = 0;
   #open = true;
 
   constructor(socket: WebSocket) {
@@ -24,7 +27,8 @@ export class MessageSocket {
     socket.on('message', (data, isBinary) => {
       const buffer = toBuffer(data);
       this.#queue.push(isBinary ? { binary: buffer } : { text: buffer.toString() });
-      if (this.#queue.length >= queuedMessages) socket.pause();
+      this.#queuedBytes += buffer.length;
+      if (this.#queue.length >= queuedMessages || this.#queuedBytes >= queuedBytes) socket.pause();
       this.#wake?.();
     });
     socket.on('error', () => socket.terminate());
@@ -52,7 +56,10 @@ export class MessageSocket {
       });
     }
     const message = this.#queue.shift();
-    if (this.#socket.isPaused && this.#queue.length < queuedMessages / 2) this.#socket.resume();
+    if (message !== undefined)
+      this.#queuedBytes -= 'binary' in message ? message.binary.length : Buffer.byteLength(message.text);
+    const isLow = this.#queue.length < queuedMessages / 2 && this.#queuedBytes < queuedBytes / 2;
+    if (this.#socket.isPaused && isLow) this.#socket.resume();
     return message;
   }
 
