@@ -19,7 +19,7 @@ export interface CommandRequest {
   readonly rest?: RestPlace;
 }
 
-export interface RestPlace {
+interface RestPlace {
   readonly workspace?: { readonly id: string; readonly name: string };
   /** Said at the cut where it could not be kept. */
   readonly otherwise: string;
