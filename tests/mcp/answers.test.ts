@@ -3,15 +3,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { RunningDaemon } from '@coppice/testkit';
-import { AjvJsonSchemaValidator } from '@modelcontextprotocol/client/validators/ajv';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Agent, type Answer } from './agent.ts';
 import { daemonWithGit } from './git-image.ts';
 
-/** Every tool in a real call: the fields that agents know it by, no others, and all as its schema says. */
+/** Every tool in a real call: the fields that agents know it by, and no others; the client checks them against its schema. */
 describe('the answers', () => {
   const answered = new Set<string>();
-  const schemas = new Map<string, object>();
   let daemon: RunningDaemon;
   let agent: Agent;
   let transfers: string;
@@ -20,7 +18,6 @@ describe('the answers', () => {
     transfers = await mkdtemp(join(tmpdir(), 'coppice-transfers-'));
     daemon = await daemonWithGit({ transfer_dir: transfers });
     agent = await Agent.overHttp(daemon);
-    for (const tool of (await agent.client.listTools()).tools) schemas.set(tool.name, tool.outputSchema!);
   });
   afterAll(async () => {
     await agent?.client.close();
@@ -35,8 +32,6 @@ describe('the answers', () => {
   const answer = async <T = Answer>(tool: string, args: Answer, wanted: string): Promise<T> => {
     const given = await agent.ok<T>(tool, args);
     expect(fields(given), tool).toBe(wanted.split(' ').sort().join(' '));
-    const check = new AjvJsonSchemaValidator().getValidator(schemas.get(tool) as never);
-    expect(check(given).errorMessage, tool).toBeUndefined();
     answered.add(tool);
     return given;
   };
@@ -413,7 +408,8 @@ describe('the answers', () => {
     await answer('vault_delete', { path: move.new_path, confirm: true }, 'path deleted');
   });
 
-  test('were those of every tool there is', () => {
-    expect([...answered].sort()).toEqual([...schemas.keys()].sort());
+  test('were those of every tool there is', async () => {
+    const { tools } = await agent.client.listTools();
+    expect([...answered].sort()).toEqual(tools.map((tool) => tool.name).sort());
   });
 });
