@@ -11,12 +11,13 @@ import { memoryFork } from './memory-fork.ts';
 import { memoryForks8 } from './memory-forks8.ts';
 import { memorySpace } from './memory-space.ts';
 import { podman } from './podman.ts';
+import { restart } from './restart.ts';
 import { snapshot } from './snapshot.ts';
 import { stream } from './stream.ts';
 import { warm } from './warm.ts';
 
 /** In the order in which they run and are shown. */
 export const rows: readonly Row[] = [
-  ...[exec, cold, warm, podman, snapshot, forks20, idle200, stream, churn, mcp],
+  ...[exec, cold, warm, podman, snapshot, forks20, idle200, stream, churn, restart, mcp],
   ...[checkpoint, memoryFork, memoryForks8, memoryAgain, memorySpace],
 ];
