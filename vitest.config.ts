@@ -24,7 +24,7 @@ export default defineConfig({
           ...patience,
           name: 'system',
           include: ['tests/**/*.test.ts'],
-          exclude: heavy,
+          exclude: [...heavy, '**/node_modules/**'],
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
