@@ -62,7 +62,7 @@ describe('coppice export and import', () => {
     const missing = await cli.run(['import', 'never.coppice']);
     expect([missing.code, missing.stderr]).toEqual([
       5,
-      expect.stringContaining('never.coppice cannot be read'),
+      expect.stringContaining('never.coppice does not exist'),
     ]);
     const folder = await cli.run(['import', '.']);
     expect([folder.code, folder.stderr]).toEqual([2, expect.stringContaining('. is no file')]);
