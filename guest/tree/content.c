@@ -12,11 +12,12 @@
 
 #include "below.h"
 
-#define PIECE (512 * 1024)
+#define PIECE (1024 * 1024)
+#define DIRECT_UNIT 4096
 #define ATTEMPTS 3
 
 void content_memory_init(struct content_memory *memory) {
-  memory->bytes = must_alloc(PIECE);
+  if (posix_memalign((void **)&memory->bytes, DIRECT_UNIT, PIECE) != 0) die("limit_reached", "out of memory");
   memory->block = must_alloc(BLAKE3_BLOCK);
 }
 
@@ -43,8 +44,35 @@ static void write_at(int fd, const uint8_t *data, size_t len, off_t at, const ch
   }
 }
 
-/* Hashes a file from end to end, holes as the zeros that they stand for, and copies its data to `to` (-1: nowhere). */
-static uint64_t hash_file(int fd, int to, struct content_memory *memory, const char *path, uint8_t hash[HASH_LEN]) {
+/* Where a copy goes; -1: nowhere. */
+struct copy {
+  int fd;
+  bool direct;
+};
+static const struct copy nowhere = {-1, false};
+
+/*
+ * What is stored need not be in the page cache as well: the file that was read is there already, and filling the cache is
+ * most of what a copy costs. Where the filesystem can do it, whole units go straight to the disk.
+ */
+static bool set_direct(int fd, bool on) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+static void copy_piece(struct copy *to, const uint8_t *data, size_t len, uint64_t at, const char *path) {
+  if (to->direct) {
+    const bool whole = len % DIRECT_UNIT == 0 && at % DIRECT_UNIT == 0;
+    if (whole && pwrite(to->fd, data, len, (off_t)at) == (ssize_t)len) return;
+    /* The end of a file, or a refusal: the ordinary way does it, or says why it cannot be done. */
+    if (!set_direct(to->fd, false)) die_errno("write", path);
+    to->direct = false;
+  }
+  write_at(to->fd, data, len, (off_t)at, path);
+}
+
+/* Hashes a file from end to end, holes as the zeros that they stand for, and copies its data. */
+static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory, const char *path, uint8_t hash[HASH_LEN]) {
   struct blake3 state;
   blake3_init(&state, memory->block);
   uint64_t at = 0;
@@ -69,7 +97,7 @@ static uint64_t hash_file(int fd, int to, struct content_memory *memory, const c
       const size_t want = end - at < PIECE ? (size_t)(end - at) : PIECE;
       const size_t got = read_some(fd, memory->bytes, want, (off_t)at, path);
       blake3_update(&state, memory->bytes, got);
-      if (to >= 0) write_at(to, memory->bytes, got, (off_t)at, path);
+      if (to.fd >= 0) copy_piece(&to, memory->bytes, got, at, path);
       at += got;
       if (got < want) {
         ended = true;
@@ -78,7 +106,7 @@ static uint64_t hash_file(int fd, int to, struct content_memory *memory, const c
     }
     if (ended) break;
   }
-  if (to >= 0 && ftruncate(to, (off_t)at) != 0) die_errno("write", path);
+  if (to.fd >= 0 && ftruncate(to.fd, (off_t)at) != 0) die_errno("write", path);
   blake3_finish(&state, hash);
   return at;
 }
@@ -87,17 +115,17 @@ static void take_large(struct store *store, int fd, const char *path, bool keep,
                        struct content *out) {
   out->location = (struct location){0};
   if (!keep) {
-    out->size = hash_file(fd, -1, memory, path, out->hash);
+    out->size = hash_file(fd, nowhere, memory, path, out->hash);
     return;
   }
   char name[64];
   const int copy = store_temporary(store, name, 0600);
   /* A clone is hashed after it is made: whatever a writer does meanwhile, name and content agree. */
   if (store->reflink && ioctl(copy, FICLONE, fd) == 0) {
-    out->size = hash_file(copy, -1, memory, path, out->hash);
+    out->size = hash_file(copy, nowhere, memory, path, out->hash);
   } else {
     if (store->reflink) __atomic_add_fetch(&store->reflinks_refused, 1, __ATOMIC_RELAXED);
-    out->size = hash_file(fd, copy, memory, path, out->hash);
+    out->size = hash_file(fd, (struct copy){copy, set_direct(copy, true)}, memory, path, out->hash);
     /* The disk may begin now, while the next file is hashed; waiting for it comes at the end. */
     (void)sync_file_range(copy, 0, 0, SYNC_FILE_RANGE_WRITE);
   }
@@ -159,11 +187,10 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
 
 static bool all_zero(const uint8_t *data, size_t len) { return len == 0 || (!data[0] && !memcmp(data, data + 1, len - 1)); }
 
-static void give_large(int from, int fd, const struct record *record, const char *path, struct content_memory *memory,
-                       uint8_t hash[HASH_LEN], uint64_t *size) {
-  if (ioctl(fd, FICLONE, from) == 0) *size = hash_file(fd, -1, memory, path, hash);
-  else *size = hash_file(from, fd, memory, path, hash);
-  (void)record;
+static void give_large(int from, int fd, const char *path, struct content_memory *memory, uint8_t hash[HASH_LEN],
+                       uint64_t *size) {
+  if (ioctl(fd, FICLONE, from) == 0) *size = hash_file(fd, nowhere, memory, path, hash);
+  else *size = hash_file(from, (struct copy){fd, false}, memory, path, hash);
 }
 
 /* A file of a snapshot that is a whole directory. */
@@ -184,7 +211,7 @@ void content_give(struct store *store, int tree, const struct record *record, st
   if (tree >= 0 || at.pack == IN_BLOB) {
     const int from = tree >= 0 ? open_in_tree(tree, path) : store_open_blob(store, record->hash);
     if (from < 0) die("corrupt", "the stored content of %s is missing", path);
-    give_large(from, fd, record, path, memory, hash, &size);
+    give_large(from, fd, path, memory, hash, &size);
     close(from);
   } else {
     if (!at.pack || size > PIECE) die("corrupt", "the stored content of %s is nowhere to be found", path);
@@ -210,7 +237,7 @@ const char *content_check(struct store *store, const struct record *record, stru
   if (at.pack == IN_BLOB) {
     const int from = store_open_blob(store, record->hash);
     if (from < 0) return "its stored content is missing";
-    size = hash_file(from, -1, memory, "a blob", hash);
+    size = hash_file(from, nowhere, memory, "a blob", hash);
     close(from);
   } else {
     if (!at.pack || size > PIECE) return "its stored content is nowhere to be found";

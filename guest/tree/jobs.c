@@ -49,7 +49,7 @@ void jobs_run(job work, void *context, size_t count, bool worth_threads) {
   }
   if (!helpers) {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const unsigned wanted = processors > THREADS_MAX ? THREADS_MAX : processors > 1 ? (unsigned)processors : 2;
+    const unsigned wanted = processors > THREADS_MAX / 2 ? THREADS_MAX : processors > 0 ? 2 * (unsigned)processors : 2;
     for (; helpers < wanted - 1; helpers++) {
       pthread_t thread;
       if (pthread_create(&thread, NULL, helper, NULL) != 0) break;
