@@ -239,7 +239,12 @@ describe('branches', () => {
     await write('trunk', 'one\n');
     await cli.ok('snapshot', 'trunk', 'first', '--note', 'the beginning', '--tag', 'good');
     await write('trunk', 'broken\n');
-    await cli.ok('restore', 'trunk', 'first');
+    const [, undo] = /undo: coppice (restore trunk \S+)$/.exec(await cli.ok('restore', 'trunk', 'first'))!;
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('one');
+    await cli.ok(...undo!.split(' '));
+    expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('broken');
+    expect(await cli.ok('snapshots', 'trunk')).toMatch(/before-restore-\w+ .* ago, automatic/);
+    expect(await cli.ok('restore', 'trunk', 'first', '--discard')).not.toContain('undo');
     expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('one');
     const [taken] = await cli.json<{ name: string; note: string; tags: string[] }[]>('snapshots', 'trunk');
     expect(taken).toMatchObject({ name: 'first', note: 'the beginning', tags: ['good'] });

@@ -111,9 +111,19 @@ describe('a daemon that is killed', () => {
     },
     destroy: async () => {
       const sandbox = await subject();
+      const { id } = await sandbox.snapshot();
+      const { undo_snapshot_id: undo } = await sandbox.restore(id);
       return {
         call: () => sandbox.destroy(),
-        check: async () => expect([undefined, 'running']).toContain((await find('subject'))?.state),
+        check: async () => {
+          const state = (await find('subject'))?.state;
+          expect([undefined, 'running']).toContain(state);
+          const kept = state === undefined ? [id] : [id, undo];
+          await eventually('what undid something is gone with it', async () => {
+            const snapshots = await daemon.client.snapshots.list();
+            return JSON.stringify(snapshots.map((one) => one.id)) === JSON.stringify(kept);
+          });
+        },
       };
     },
     snapshot: async () => {
@@ -153,8 +163,10 @@ describe('a daemon that is killed', () => {
         check: async () => {
           expect((await sandbox.inspect()).state).toBe('running');
           expect([old, 'new\nnew\nnew']).toContain(await content(sandbox));
-          await sandbox.restore('then');
-          expect(await content(sandbox)).toBe(old);
+          const undo = (await sandbox.snapshots()).find(({ automatic }) => automatic);
+          expect(undo !== undefined).toBe((await content(sandbox)) === old);
+          await sandbox.restore(undo?.id ?? 'then');
+          expect(await content(sandbox)).toBe(undo === undefined ? old : 'new\nnew\nnew');
         },
       };
     },

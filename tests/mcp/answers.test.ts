@@ -209,7 +209,9 @@ describe('the answers', () => {
     );
     await agent.ok('workspace_start', here);
     const { snapshots } = await answer<{ snapshots: Answer[] }>('snapshot_list', here, 'snapshots');
-    expect(fields(snapshots[0])).toBe('created_at has_memory id name parent referenced_bytes used_bytes');
+    expect(fields(snapshots[0])).toBe(
+      'automatic created_at has_memory id name parent referenced_bytes used_bytes',
+    );
     await agent.ok('exec', { ...here, command: 'echo 1 > a; echo 2 > b' });
     const golden = { ...here, snapshot_name: 'golden' };
     const diff = 'workspace_id snapshot_name changes summary truncated';
@@ -218,7 +220,11 @@ describe('the answers', () => {
       truncated: true,
       note: expect.stringContaining('raise limit'),
     });
-    await answer('snapshot_restore', golden, 'workspace_id snapshot_id snapshot_name state with_memory');
+    await answer(
+      'snapshot_restore',
+      golden,
+      'workspace_id snapshot_id snapshot_name state with_memory undo_snapshot_id',
+    );
     const fork = await answer<{ workspace_id: string }>(
       'workspace_fork',
       golden,

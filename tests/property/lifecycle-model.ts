@@ -14,6 +14,8 @@ export interface ModelSnapshot {
   readonly sandbox: string;
   /** Taken for forks, or to be where the next merge starts: goes with the last that needs it. */
   readonly automatic: boolean;
+  /** Of what was there before a merge or a restore; the newest few of a sandbox stay. */
+  readonly isUndo: boolean;
   parent: string | null;
 }
 
@@ -24,14 +26,19 @@ export class LifecycleModel {
   /** Of each sandbox or snapshot: the snapshots that were merged into it. */
   readonly #merged = new Map<string, Set<string>>();
   readonly #mergePoints = new Set<string>();
+  readonly #undosKept: number;
+
+  constructor(undosKept: number) {
+    this.#undosKept = undosKept;
+  }
 
   created(id: string): void {
     this.sandboxes.set(id, { running: true, files: new Map(), base: null, grewFrom: null });
   }
 
-  snapshotted(sandbox: string, id: string, automatic = false): void {
+  snapshotted(sandbox: string, id: string, { automatic = false, isUndo = false } = {}): void {
     const record = this.sandboxes.get(sandbox)!;
-    this.snapshots.set(id, { files: record.files, sandbox, automatic, parent: record.base });
+    this.snapshots.set(id, { files: record.files, sandbox, automatic, isUndo, parent: record.base });
     record.base = id;
     this.#merged.set(id, this.#mergedInto(sandbox));
     this.#merged.delete(sandbox);
@@ -42,7 +49,8 @@ export class LifecycleModel {
     this.sandboxes.set(id, { running: true, files, base: snapshot, grewFrom: snapshot });
   }
 
-  restored(sandbox: string, snapshot: string): void {
+  restored(sandbox: string, snapshot: string, undo: string | null): void {
+    if (undo !== null) this.snapshotted(sandbox, undo, { automatic: true, isUndo: true });
     const record = this.sandboxes.get(sandbox)!;
     record.files = this.snapshots.get(snapshot)!.files;
     record.base = snapshot;
@@ -71,8 +79,8 @@ export class LifecycleModel {
     const { grewFrom } = this.sandboxes.get(id)!;
     this.sandboxes.delete(id);
     this.#merged.delete(id);
-    if (grewFrom !== null && this.snapshots.get(grewFrom)?.automatic && !this.isNeeded(grewFrom))
-      this.#remove(grewFrom);
+    const source = grewFrom === null ? undefined : this.snapshots.get(grewFrom);
+    if (source?.automatic && !source.isUndo && !this.isNeeded(grewFrom!)) this.#remove(grewFrom!);
     this.#prune();
   }
 
@@ -91,9 +99,9 @@ export class LifecycleModel {
 
   /** `point`: the snapshot of what was merged, where the next merge starts. `undo`: of what was there before, if any changed. */
   merged(into: string, from: string, point: string, undo: string | null, files: Files): void {
-    this.snapshotted(from, point, true);
+    this.snapshotted(from, point, { automatic: true });
     this.#mergePoints.add(point);
-    if (undo !== null) this.snapshotted(into, undo);
+    if (undo !== null) this.snapshotted(into, undo, { automatic: true, isUndo: true });
     const before = this.#ancestors(point);
     this.#merged.set(
       into,
@@ -149,7 +157,31 @@ export class LifecycleModel {
     this.#mergePoints.delete(snapshot);
   }
 
+  /** Until nothing is left that may go. */
   #prune(): void {
-    for (const id of [...this.#mergePoints].sort().reverse()) if (!this.isNeeded(id)) this.#remove(id);
+    for (;;) {
+      const [idle] = [...this.snapshots.keys()].filter((id) => this.#isIdle(id));
+      if (idle === undefined) return;
+      this.#remove(idle);
+    }
+  }
+
+  #isIdle(id: string): boolean {
+    if (this.isNeeded(id)) return false;
+    if (this.#mergePoints.has(id)) return true;
+    const { isUndo, sandbox } = this.snapshots.get(id)!;
+    if (!isUndo) return false;
+    const heirs =
+      [...this.snapshots.values()].filter(({ parent }) => parent === id).length +
+      [...this.sandboxes.values()].filter(({ base }) => base === id).length;
+    return heirs < 2 && !(this.sandboxes.has(sandbox) && this.#newestUndos(sandbox).includes(id));
+  }
+
+  #newestUndos(sandbox: string): string[] {
+    const undos = [...this.snapshots].filter(([, one]) => one.isUndo && one.sandbox === sandbox);
+    return undos
+      .map(([id]) => id)
+      .sort()
+      .slice(-this.#undosKept);
   }
 }

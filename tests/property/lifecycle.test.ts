@@ -9,6 +9,7 @@ import { settings } from './seed.ts';
 
 const place = '/root/place';
 const mostSandboxes = 5;
+const undosKept = 2;
 
 const pick = fc.nat(1000);
 const path = fc.constantFrom('a', 'b', 'd/x');
@@ -23,7 +24,10 @@ const step = fc.oneof(
   { weight: 2, arbitrary: fc.record({ kind: kind('stop'), sandbox: pick }) },
   { weight: 2, arbitrary: fc.record({ kind: kind('start'), sandbox: pick }) },
   { weight: 2, arbitrary: fc.record({ kind: kind('snapshot'), sandbox: pick }) },
-  { weight: 2, arbitrary: fc.record({ kind: kind('restore'), sandbox: pick, snapshot: pick }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: kind('restore'), sandbox: pick, snapshot: pick, discard: fc.boolean() }),
+  },
   { weight: 2, arbitrary: fc.record({ kind: kind('fork'), sandbox: pick }) },
   { weight: 1, arbitrary: fc.record({ kind: kind('forkSnapshot'), snapshot: pick }) },
   { weight: 5, arbitrary: fc.record({ kind: kind('merge'), sandbox: pick, from: pick, prefer }) },
@@ -55,7 +59,7 @@ interface Tally {
 class Walk {
   readonly #daemon: RunningDaemon;
   readonly #tally: Tally;
-  readonly #model = new LifecycleModel();
+  readonly #model = new LifecycleModel(undosKept);
 
   constructor(daemon: RunningDaemon, tally: Tally) {
     this.#daemon = daemon;
@@ -131,16 +135,18 @@ class Walk {
       case 'snapshot':
         model.snapshotted(id, (await sandbox.snapshot()).id);
         return;
-      case 'restore':
+      case 'restore': {
         if (snapshotId === undefined) return;
         if (!model.mayRestore(id, snapshotId)) return refused(sandbox.restore(snapshotId), 'not_found');
-        await sandbox.restore(snapshotId);
-        model.restored(id, snapshotId);
+        const { undo_snapshot_id: undo } = await sandbox.restore(snapshotId, { discard: one.discard });
+        expect(undo === null).toBe(one.discard);
+        model.restored(id, snapshotId, undo);
         return;
+      }
       case 'fork': {
         if (model.sandboxes.size >= mostSandboxes) return;
         const { snapshotId: taken, sandboxes } = await sandbox.fork();
-        model.snapshotted(id, taken, true);
+        model.snapshotted(id, taken, { automatic: true });
         model.forked(taken, sandboxes[0]!.id);
         return;
       }
@@ -240,7 +246,7 @@ const filesIn = async (sandbox: Sandbox): Promise<Files> => {
 describe('the life of sandboxes', () => {
   let daemon: RunningDaemon;
   beforeAll(async () => {
-    daemon = await RunningDaemon.start();
+    daemon = await RunningDaemon.start({ config: { limits: { undo_snapshots: undosKept } } });
   });
   afterAll(() => daemon?.[Symbol.asyncDispose]());
 

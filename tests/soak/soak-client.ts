@@ -144,8 +144,6 @@ export class SoakClient {
         const merged = await this.#ask(() => owned.sandbox.merge(fork));
         if (merged.lost) owned.files.mayHaveWritten(path, text);
         else owned.files.wrote(path, text);
-        const undo = merged.lost ? null : merged.value.undo_snapshot_id;
-        if (undo !== null) await this.#ask(() => this.#coppice.snapshots.delete(undo));
       }
     }
     await this.#destroy(name);

@@ -100,6 +100,7 @@ describe('lineage', () => {
     name: fields.id,
     parent: null,
     state: null,
+    automatic: false,
     has_memory: false,
     memory_bytes: null,
     memory_used_bytes: null,
@@ -117,6 +118,7 @@ describe('lineage', () => {
         node({ id: 'dev', kind: 'sandbox', parent: 'host', state: 'running' }),
         node({ id: 'base', kind: 'snapshot', parent: 'dev', referenced_bytes: 2048, used_bytes: 10 }),
         node({ id: 'forked', kind: 'sandbox', parent: 'base', state: 'paused' }),
+        node({ id: 'undoes', kind: 'snapshot', parent: 'dev', automatic: true }),
         node({ id: 'memory!', kind: 'snapshot', parent: 'dev', has_memory: true, memory_bytes: 4096 }),
       ],
       plain,
@@ -126,6 +128,7 @@ describe('lineage', () => {
       '└─ ● dev  running',
       '   ├─ ○ base  snapshot  2.0 KiB (10 B own)',
       '   │  └─ ● forked  paused',
+      '   ├─ ○ undoes  snapshot, automatic',
       '   └─ ○ memory!  snapshot  +memory 4.0 KiB',
     ]);
   });

@@ -148,7 +148,7 @@ export class Daemon {
 
     const sizer = new SnapshotSizer(state, disks, log, new MemorySharer(core));
     const taker = new SnapshotTaker(core);
-    const snapshots = new SnapshotService(core, taker, sizer);
+    const snapshots = new SnapshotService(core, taker, sizer, config.limits.undo_snapshots);
     const totalMemoryMb = config.limits.total_memory_mb;
     const lifecycle: Lifecycle = new Lifecycle({
       core,
@@ -156,6 +156,8 @@ export class Daemon {
       closeForwards: (id) => ports.closeForwards(id),
       onDestroyed: async (record) => {
         if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
+        await snapshots.pruneUndo(record.baseSnapshotId);
+        await snapshots.pruneUndos(record.id);
         await snapshots.pruneMerged();
       },
     });
@@ -180,7 +182,7 @@ export class Daemon {
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
     const compare = new CompareService(trees, pool.server);
     const merger = new MergeService({ core, trees, taker, sizer, snapshots, server: pool.server });
-    const restorer = new RestoreService(core, lifecycle);
+    const restorer = new RestoreService({ core, lifecycle, taker, sizer, snapshots });
     const forks = new ForkService({ core, creator, taker, sizer, snapshots, names });
     const lineage = new LineageService(state, images);
     const parcels = new Parcels(programs.parcel);
@@ -207,6 +209,7 @@ export class Daemon {
     const housekeeper = new Housekeeper(log);
     const recovered = recovery.settled.then(async () => {
       await ports.reopen();
+      await snapshots.pruneAllUndos();
       await snapshots.pruneMerged();
       sizer.addUncounted();
       await images.remember(config.default_image);
@@ -245,12 +248,7 @@ export class Daemon {
         list: (ref) => snapshots.list(ref),
         get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
         delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
-        restore: async (ref, snapshotRef) => {
-          const restored = await restorer.restore(ref, snapshotRef);
-          // It may have been the last that a merge could start from.
-          await snapshots.pruneMerged();
-          return restored;
-        },
+        restore: (ref, input) => restorer.restore(ref, input),
         forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
         forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
         export: (ref, options) => exporter.export(ref, options),

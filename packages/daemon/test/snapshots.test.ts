@@ -15,10 +15,12 @@ const run = async (sandbox: Sandbox, command: string): Promise<string> => {
   return stdout.trim();
 };
 
+const undosKept = 3;
+
 describe('snapshots', () => {
   let daemon: RunningDaemon;
   beforeAll(async () => {
-    daemon = await RunningDaemon.start();
+    daemon = await RunningDaemon.start({ config: { limits: { undo_snapshots: undosKept } } });
   });
   afterAll(() => daemon[Symbol.asyncDispose]());
 
@@ -32,7 +34,63 @@ describe('snapshots', () => {
     expect(await run(sandbox, 'cat /root/file; ls /root')).toBe('one\nfile');
     await sandbox.restore('two');
     expect(await run(sandbox, 'cat /root/file; ls /root')).toBe('two\nfile\nnew');
-    expect((await sandbox.snapshots()).map(({ name }) => name)).toEqual(['one', 'two']);
+    const named = (await sandbox.snapshots()).filter(({ automatic }) => !automatic);
+    expect(named.map(({ name }) => name)).toEqual(['one', 'two']);
+  });
+
+  test('a restore keeps what was there, says what undoes it, and is undone by that', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    const base = await sandbox.snapshot({ name: 'base' });
+    await run(sandbox, 'echo mine > /root/file');
+    const { undo_snapshot_id: undoId } = await sandbox.restore('base');
+    expect(await run(sandbox, 'ls /root')).toBe('');
+    const undo = await daemon.client.snapshots.get(undoId!);
+    expect(undo).toMatchObject({ automatic: true, has_memory: false, parent_id: base.id, tags: ['undo'] });
+    expect(undo.name).toBe(`before-restore-${undoId!.slice(-6)}`);
+    await sandbox.restore(undoId!);
+    expect(await run(sandbox, 'cat /root/file')).toBe('mine');
+    const found = (await daemon.client.lineage()).find(({ id }) => id === undoId);
+    expect(found).toMatchObject({ kind: 'snapshot', automatic: true, parent: sandbox.id });
+  });
+
+  test('a restore that discards what is there keeps nothing of it', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await sandbox.snapshot({ name: 'base' });
+    expect(await sandbox.restore('base', { discard: true })).toMatchObject({ undo_snapshot_id: null });
+    expect((await sandbox.snapshots()).map(({ name }) => name)).toEqual(['base']);
+  });
+
+  test('of what undoes restores the newest are kept, and none outlives the sandbox', async () => {
+    const sandbox = await daemon.client.sandboxes.create();
+    const base = await sandbox.snapshot({ name: 'base' });
+    const undos: (string | null)[] = [];
+    for (let round = 0; round < undosKept + 2; round += 1)
+      undos.push((await sandbox.restore('base')).undo_snapshot_id);
+    const kept = (await sandbox.snapshots()).filter(({ automatic }) => automatic).map(({ id }) => id);
+    expect(kept).toEqual(undos.slice(-undosKept));
+    await sandbox.destroy();
+    await daemon.client.snapshots.delete(base.id);
+    const left = [...kept, base.id];
+    await eventually('the pool has none of them', () =>
+      daemon.traces.snapshots().every((id) => !left.includes(id)),
+    );
+  });
+
+  test('an undo at which histories part stays, and a merge between them starts there', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await sandbox.snapshot({ name: 'base' });
+    await run(sandbox, 'echo common > /root/file; echo common > /root/other');
+    const { undo_snapshot_id: undoId } = await sandbox.restore('base');
+    await sandbox.restore(undoId!);
+    // From here on one grows on from the undo by a snapshot of its own, and the sandbox goes on from it too.
+    const { sandboxes } = await daemon.client.snapshots.fork((await sandbox.snapshot()).id);
+    await using fork = sandboxes[0]!;
+    await sandbox.restore(undoId!, { discard: true });
+    for (let round = 0; round < undosKept + 1; round += 1) await sandbox.restore(undoId!);
+    await run(fork, 'echo changed > /root/file');
+    await run(sandbox, 'echo mine > /root/other');
+    expect((await sandbox.merge(fork)).base_snapshot_id).toBe(undoId);
+    expect(await run(sandbox, 'cat /root/file /root/other')).toBe('changed\nmine');
   });
 
   test('a snapshot knows its parent, engine and tags, and its sizes once they are counted', async () => {

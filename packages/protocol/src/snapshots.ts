@@ -26,6 +26,8 @@ export const snapshotSchema = z.object({
   image: z.string(),
   driver: z.string(),
   engine: z.string(),
+  /** Coppice took it for a fork, a merge or an undo, and removes it when nothing needs it any more. */
+  automatic: z.boolean(),
   has_memory: z.boolean(),
   memory_bytes: z.number().nullable(),
   /** What of its memory no other checkpoint shares; counted in the background, null until then. */
@@ -39,13 +41,19 @@ export const snapshotSchema = z.object({
 });
 export type Snapshot = z.infer<typeof snapshotSchema>;
 
-/** A snapshot by id, or by name within the sandbox that the call is about. */
-export const restoreSchema = z.strictObject({ snapshot: refSchema });
+export const restoreSchema = z.strictObject({
+  /** By id, or by name within the sandbox that the call is about. */
+  snapshot: refSchema,
+  /** Keep nothing of what is there now: the restore cannot be undone. */
+  discard: z.boolean().default(false),
+});
 export const restoredSchema = z.object({
   sandbox_id: sandboxIdSchema,
   snapshot_id: snapshotIdSchema,
   state: sandboxStateSchema,
   with_memory: z.boolean(),
+  /** The files as they were just before: restore it to undo the restore. Null when they were to be discarded. */
+  undo_snapshot_id: snapshotIdSchema.nullable(),
 });
 
 const forkFields = {
@@ -133,6 +141,8 @@ export const lineageNodeSchema = z.object({
   name: z.string(),
   parent: z.string().nullable(),
   state: z.string().nullable(),
+  /** A snapshot that Coppice took for itself. */
+  automatic: z.boolean(),
   has_memory: z.boolean(),
   memory_bytes: z.number().nullable(),
   memory_used_bytes: z.number().nullable(),

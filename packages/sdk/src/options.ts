@@ -15,6 +15,7 @@ export type JobOptions = Omit<RouteBody<'startJob'>, 'command'> & CallOptions;
 export type TerminalOptions = RouteBody<'openTerminal'> & CallOptions;
 export type SnapshotOptions = RouteBody<'createSnapshot'> & CallOptions;
 export type ForkOptions = RouteBody<'forkSandbox'> & CallOptions;
+export type RestoreOptions = Omit<RouteBody<'restoreSandbox'>, 'snapshot'> & CallOptions;
 export type MergeOptions = Omit<RouteBody<'merge'>, 'from'> & CallOptions;
 
 /** A command line for the shell of the sandbox, or a program with its arguments. */

@@ -17,6 +17,7 @@ import type {
   ForkOptions,
   MergeOptions,
   ProcessOptions,
+  RestoreOptions,
   SnapshotOptions,
 } from './options.ts';
 import { Ports } from './ports.ts';
@@ -130,9 +131,13 @@ export class Sandbox implements AsyncDisposable {
     return (await this.#caller.call('listSandboxSnapshots', { params: this.#params, signal })).items;
   }
 
-  /** By id, or by name within this sandbox. */
-  restore(snapshot: string, { signal }: CallOptions = {}): Promise<RouteResult<'restoreSandbox'>> {
-    return this.#caller.call('restoreSandbox', { params: this.#params, body: { snapshot }, signal });
+  /** By id, or by name within this sandbox. What was there before is a snapshot too, unless it is to be discarded. */
+  restore(
+    snapshot: string,
+    { signal, ...rest }: RestoreOptions = {},
+  ): Promise<RouteResult<'restoreSandbox'>> {
+    const body = { snapshot, ...rest };
+    return this.#caller.call('restoreSandbox', { params: this.#params, body, signal });
   }
 
   async fork({ signal, ...body }: ForkOptions = {}): Promise<Forks> {

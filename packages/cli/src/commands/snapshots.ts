@@ -17,7 +17,7 @@ export const define: DefineCommand = (program, cli) => {
         snapshot.has_memory ? `with memory (${formatBytes(snapshot.memory_bytes ?? 0)})` : 'files',
         formatSize(snapshot.referenced_bytes),
         formatSize(snapshot.used_bytes),
-        formatAge(snapshot.created_at, Date.now()),
+        `${formatAge(snapshot.created_at, Date.now())}${snapshot.automatic ? ', automatic' : ''}`,
         snapshot.tags.join(','),
         snapshot.id,
         snapshot.note,

@@ -23,7 +23,10 @@ const label = (node: LineageNode, paint: Paint): string => {
     node.used_bytes === null || node.kind === 'image' ? '' : ` (${formatBytes(node.used_bytes)} own)`;
   const memory = node.has_memory ? `  ${paint('cyan', memoryLabel(node))}` : '';
   const state = node.state === null ? '' : `  ${paint(stateStyles[node.state] ?? 'dim', node.state)}`;
-  const kind = node.kind === 'sandbox' ? '' : `  ${paint('dim', node.kind)}`;
+  const kind =
+    node.kind === 'sandbox'
+      ? ''
+      : `  ${paint('dim', node.automatic ? `${node.kind}, automatic` : node.kind)}`;
   return `${signs[node.kind]} ${paint('bold', printable(node.name))}${kind}${state}${size}${own}${memory}`;
 };
 

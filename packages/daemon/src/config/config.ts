@@ -41,6 +41,8 @@ const configSchema = z.strictObject({
       max_sandboxes: z.int().min(1).max(100_000).default(1000),
       /** That one session of agents (MCP) may own. */
       sandboxes_per_session: z.int().min(1).max(100_000).default(20),
+      /** Of each sandbox: the newest that are kept of what undoes merges and restores. */
+      undo_snapshots: z.int().min(1).max(1000).default(10),
       /** Of all sandboxes that run, by what they were promised; null: no limit. */
       total_memory_mb: z.int().min(16).nullable().default(null),
       /** Per token. */

@@ -8,7 +8,12 @@ import type { SqliteDatabase } from './open-database.ts';
 export type Intent =
   | { readonly kind: 'create' | 'start' | 'stop' | 'destroy' | 'resume' }
   | { readonly kind: 'snapshot'; readonly snapshotId: string }
-  | { readonly kind: 'restore'; readonly snapshotId: string; readonly wasRunning: boolean }
+  | {
+      readonly kind: 'restore';
+      readonly snapshotId: string;
+      readonly undoSnapshotId: string | null;
+      readonly wasRunning: boolean;
+    }
   | {
       readonly kind: 'merge';
       readonly undoSnapshotId: string;

@@ -37,7 +37,7 @@ export interface SnapshotRecord {
   readonly referencedBytes: number | null;
   readonly usedBytes: number | null;
   readonly shape: SnapshotShape;
-  /** Made by a fork of a live sandbox, and removed with the last that grew from it. */
+  /** Taken for a fork, a merge or an undo, and removed when nothing needs it any more; its tag says for which. */
   readonly automatic: boolean;
   readonly createdAtMs: number;
 }
@@ -129,15 +129,26 @@ export class SnapshotTable {
     this.#database.prepare('DELETE FROM snapshots WHERE id = ?').run(record.id);
   }
 
-  /** Their ids, oldest first. */
-  automaticWithTag(tag: string): string[] {
+  /** Their ids, oldest first; of one sandbox, or of all. */
+  automaticWithTag(tag: string, sandboxId: string | null = null): string[] {
+    const ofOne = sandboxId === null ? '' : 'sandbox_id = @sandboxId AND';
     return this.#database
-      .prepare<[string], { id: string }>(
+      .prepare<[Record<string, unknown>], { id: string }>(
         `SELECT id FROM snapshots
-         WHERE automatic = 1 AND EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?) ORDER BY id`,
+         WHERE ${ofOne} automatic = 1 AND EXISTS (SELECT 1 FROM json_each(tags) WHERE value = @tag) ORDER BY id`,
       )
-      .all(tag)
+      .all({ tag, sandboxId })
       .map(({ id }) => id);
+  }
+
+  /** How many snapshots and sandboxes went on from just this one. */
+  countHeirs(id: string): number {
+    return this.#database
+      .prepare<[Record<string, unknown>], { heirs: number }>(
+        `SELECT (SELECT count(*) FROM snapshots WHERE parent_id = @id) +
+           (SELECT count(*) FROM sandboxes WHERE base_snapshot_id = @id) AS heirs`,
+      )
+      .get({ id })!.heirs;
   }
 
   hasChildren(id: string): boolean {

@@ -28,6 +28,7 @@ export const killPoints = [
   'checkpoint.disk-taken',
   'snapshot-delete.committed',
   'snapshot-delete.removed',
+  'restore.undo-taken',
   'restore.recorded',
   'restore.machine-stopped',
   'restore.disk-replaced',

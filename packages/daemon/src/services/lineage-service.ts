@@ -27,6 +27,7 @@ export class LineageService {
           name: image.name,
           parent: null,
           state: null,
+          automatic: false,
           has_memory: false,
           memory_bytes: null,
           memory_used_bytes: null,
@@ -42,6 +43,7 @@ export class LineageService {
           name: sandbox.name,
           parent: firstLiving(sandbox.parentSnapshotId, sandbox.imageId),
           state: sandbox.state,
+          automatic: false,
           has_memory: sandbox.pauseKeep === 'memory',
           memory_bytes: null,
           memory_used_bytes: null,
@@ -58,6 +60,7 @@ export class LineageService {
           // A snapshot hangs below the sandbox it is of; when that is gone, below what came before it.
           parent: firstLiving(snapshot.sandboxId, snapshot.parentId, snapshot.imageId),
           state: null,
+          automatic: snapshot.automatic,
           has_memory: snapshot.memoryBytes !== null,
           memory_bytes: snapshot.memoryBytes,
           memory_used_bytes: snapshot.memoryUsedBytes,

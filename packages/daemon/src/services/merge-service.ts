@@ -21,6 +21,7 @@ import type { SnapshotService } from './snapshot-service.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
+import { undoOf } from './undo-snapshot.ts';
 
 type MergeInput = z.output<typeof mergeSchema>;
 type MergeIntent = Extract<Intent, { kind: 'merge' }>;
@@ -66,7 +67,10 @@ export class MergeService {
     } finally {
       release();
       if (input.dry_run) await disks.removeSnapshot(theirsId);
-      else await snapshots.pruneMerged();
+      else {
+        await snapshots.pruneUndos(into.id);
+        await snapshots.pruneMerged();
+      }
     }
   }
 
@@ -125,12 +129,8 @@ export class MergeService {
         return { ...answer, applied: true, undo_snapshot_id: null };
       }
       const writer = this.#writer(into, plan);
-      const undo = taker.describe(into, undoId, {
-        name: `before-merge-${undoId.slice(-6)}`,
-        note: `before ${from.name} was merged in`,
-        tags: ['merge'],
-        memory: false,
-      });
+      const note = `before ${from.name} was merged in`;
+      const undo = taker.describe(into, undoId, undoOf('merge', undoId, note));
       const intent: MergeIntent = {
         kind: 'merge',
         undoSnapshotId: undoId,

@@ -197,7 +197,7 @@ export class Recovery {
         return;
       case 'restore': {
         await cleared;
-        await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent.wasRunning);
+        await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent);
         return;
       }
       case 'merge':

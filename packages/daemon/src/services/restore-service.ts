@@ -1,13 +1,27 @@
-import { CoppiceError, type restoredSchema } from '@coppice/protocol';
+import { CoppiceError, type restoredSchema, type restoreSchema } from '@coppice/protocol';
 import type { z } from 'zod';
+import type { Intent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 import { type Lifecycle, wrongState } from './lifecycle.ts';
 import { diskBytes } from './machine-starter.ts';
 import { assertMemoryFits } from './memory-fit.ts';
+import type { SnapshotService } from './snapshot-service.ts';
+import type { SnapshotSizer } from './snapshot-sizer.ts';
+import type { SnapshotTaker } from './snapshot-taker.ts';
+import { undoOf } from './undo-snapshot.ts';
 
 type Restored = z.output<typeof restoredSchema>;
+type RestoreIntent = Extract<Intent, { kind: 'restore' }>;
+
+export interface RestoreServiceParts {
+  readonly core: Core;
+  readonly lifecycle: Lifecycle;
+  readonly taker: SnapshotTaker;
+  readonly sizer: SnapshotSizer;
+  readonly snapshots: SnapshotService;
+}
 
 const restorable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused', 'failed']);
 
@@ -15,37 +29,81 @@ const restorable = new Set<SandboxRecord['state']>(['running', 'stopped', 'pause
 export class RestoreService {
   readonly #core: Core;
   readonly #lifecycle: Lifecycle;
+  readonly #taker: SnapshotTaker;
+  readonly #sizer: SnapshotSizer;
+  readonly #snapshots: SnapshotService;
 
-  constructor(core: Core, lifecycle: Lifecycle) {
-    this.#core = core;
-    this.#lifecycle = lifecycle;
+  constructor(parts: RestoreServiceParts) {
+    this.#core = parts.core;
+    this.#lifecycle = parts.lifecycle;
+    this.#taker = parts.taker;
+    this.#sizer = parts.sizer;
+    this.#snapshots = parts.snapshots;
   }
 
-  async restore(ref: string, snapshotRef: string): Promise<Restored> {
+  async restore(ref: string, input: z.output<typeof restoreSchema>): Promise<Restored> {
     const { finder, locks } = this.#core;
     await this.#core.swept;
-    const { id } = finder.get(ref);
-    const snapshotId = this.#own(finder.get(id), snapshotRef).id;
-    return locks.exclusive(id, () =>
-      locks.shared(snapshotId, async () => {
-        const record = finder.get(id);
-        if (!restorable.has(record.state)) throw wrongState(record, 'restored');
-        const snapshot = finder.snapshot(snapshotId);
-        await assertMemoryFits(this.#core, snapshot);
-        const wasRunning =
-          record.state === 'running' || record.state === 'paused' || snapshot.memoryBytes !== null;
-        return this.finish(record, snapshot, wasRunning);
-      }),
-    );
+    const { id, baseSnapshotId } = finder.get(ref);
+    const snapshotId = this.#own(finder.get(id), input.snapshot).id;
+    try {
+      return await locks.exclusive(id, () =>
+        locks.shared(snapshotId, async () => {
+          const record = finder.get(id);
+          if (!restorable.has(record.state)) throw wrongState(record, 'restored');
+          const snapshot = finder.snapshot(snapshotId);
+          await assertMemoryFits(this.#core, snapshot);
+          const intent = await this.#begin(record, snapshot, input.discard);
+          return this.finish(record, snapshot, intent);
+        }),
+      );
+    } finally {
+      // It may have been the last that a merge could start from, and has pushed out what undid an earlier one.
+      await this.#snapshots.pruneUndo(baseSnapshotId);
+      await this.#snapshots.pruneUndos(id);
+      await this.#snapshots.pruneMerged();
+    }
+  }
+
+  /** Nothing is lost yet: what is there now is kept first, unless its owner said not to. */
+  async #begin(record: SandboxRecord, snapshot: SnapshotRecord, discard: boolean): Promise<RestoreIntent> {
+    const { journal, state, disks, ids } = this.#core;
+    const { id } = record;
+    const intent: RestoreIntent = {
+      kind: 'restore',
+      snapshotId: snapshot.id,
+      undoSnapshotId: discard ? null : ids.next('snapshot'),
+      wasRunning: record.state === 'running' || record.state === 'paused' || snapshot.memoryBytes !== null,
+    };
+    const { undoSnapshotId: undoId } = intent;
+    if (undoId === null) journal.begin(id, intent);
+    else {
+      try {
+        await this.#taker.copy(id, undoId);
+        journal.step('restore.undo-taken');
+        const request = undoOf('restore', undoId, `before ${snapshot.name} was restored`);
+        const undo = this.#taker.describe(record, undoId, request);
+        journal.begin(id, intent, () => {
+          state.snapshots.insert(undo);
+          state.sandboxes.update(id, { baseSnapshotId: undoId });
+          state.merges.passOn(id, undoId);
+        });
+      } catch (error) {
+        await disks.removeSnapshot(undoId);
+        throw noRoomToUndo(error);
+      }
+      this.#sizer.add(undoId);
+    }
+    journal.step('restore.recorded');
+    return intent;
   }
 
   /** Also recovery's way: each step may have happened already, and doing it again ends in the same state. */
-  async finish(record: SandboxRecord, snapshot: SnapshotRecord, wasRunning: boolean): Promise<Restored> {
+  async finish(record: SandboxRecord, snapshot: SnapshotRecord, intent: RestoreIntent): Promise<Restored> {
     const { journal, state, disks, starter } = this.#core;
     const { id } = record;
     const withMemory = snapshot.memoryBytes !== null;
-    journal.begin(id, { kind: 'restore', snapshotId: snapshot.id, wasRunning });
-    journal.step('restore.recorded');
+    const undo = { undo_snapshot_id: intent.undoSnapshotId };
     await this.#lifecycle.endMachine(id, 0);
     journal.step('restore.machine-stopped');
     try {
@@ -58,13 +116,13 @@ export class RestoreService {
     state.merges.forgetHolder(id);
     journal.step('restore.disk-replaced');
     const restored = { baseSnapshotId: snapshot.id, pauseKeep: null, failure: null };
-    if (!wasRunning) {
+    if (!intent.wasRunning) {
       journal.finish(id, (emit) => {
         state.sandboxes.update(id, { ...restored, state: 'stopped' });
-        emit('sandbox.restored', id, { snapshot_id: snapshot.id, with_memory: false });
+        emit('sandbox.restored', id, { snapshot_id: snapshot.id, with_memory: false, ...undo });
       });
       journal.step('restore.committed');
-      return { sandbox_id: id, snapshot_id: snapshot.id, state: 'stopped', with_memory: false };
+      return { sandbox_id: id, snapshot_id: snapshot.id, state: 'stopped', with_memory: false, ...undo };
     }
     try {
       const memoryDir = withMemory ? disks.memoryDir(snapshot.id) : undefined;
@@ -73,6 +131,7 @@ export class RestoreService {
       this.#lifecycle.started(record, machine, address, 'sandbox.restored', restored, {
         snapshot_id: snapshot.id,
         with_memory: withMemory,
+        ...undo,
       });
     } catch (error) {
       // The disk is the restored one already; saying less would be wrong.
@@ -81,7 +140,7 @@ export class RestoreService {
       throw error;
     }
     journal.step('restore.committed');
-    return { sandbox_id: id, snapshot_id: snapshot.id, state: 'running', with_memory: withMemory };
+    return { sandbox_id: id, snapshot_id: snapshot.id, state: 'running', with_memory: withMemory, ...undo };
   }
 
   /** The disk is the old one still: what ran before runs again, what was paused is paused. */
@@ -111,3 +170,11 @@ export class RestoreService {
     });
   }
 }
+
+const noRoomToUndo = (error: unknown): unknown =>
+  error instanceof CoppiceError && error.code === 'no_space'
+    ? new CoppiceError('no_space', `what is there now could not be kept: ${error.message}`, {
+        hint: 'Delete snapshots, or restore with discard (`coppice restore --discard`), which cannot be undone.',
+        cause: error,
+      })
+    : error;

@@ -23,6 +23,7 @@ import type {
   networkPatchSchema,
   PortForward,
   restoredSchema,
+  restoreSchema,
   Sandbox,
   SandboxDetail,
   Snapshot,
@@ -74,7 +75,7 @@ export interface Services {
     /** By id, or `sandbox:name`; with a sandbox given also by its name alone. */
     get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot>;
     delete(snapshotRef: string, sandboxRef?: string): Promise<void>;
-    restore(ref: string, snapshotRef: string): Promise<z.output<typeof restoredSchema>>;
+    restore(ref: string, input: z.output<typeof restoreSchema>): Promise<z.output<typeof restoredSchema>>;
     forkSnapshot(
       snapshotRef: string,
       input: z.output<typeof forkSnapshotSchema>,

@@ -4,6 +4,7 @@ import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
+import { isUndo, undoTag } from './undo-snapshot.ts';
 import { snapshotView } from './views.ts';
 
 /** Snapshots as things of their own: take, find, delete. */
@@ -11,13 +12,16 @@ export class SnapshotService {
   readonly #core: Core;
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
+  readonly #undosKept: number;
   /** What merges that are under way bring over, and what nothing else says yet that it is needed. */
   readonly #merging = new Set<string>();
 
-  constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer) {
+  /** `undosKept`: how many of what undoes merges and restores each sandbox has at most. */
+  constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer, undosKept: number) {
     this.#core = core;
     this.#taker = taker;
     this.#sizer = sizer;
+    this.#undosKept = undosKept;
   }
 
   async create(ref: string, input: z.output<typeof createSnapshotSchema>): Promise<Snapshot> {
@@ -42,7 +46,7 @@ export class SnapshotService {
 
   async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {
     const { id } = this.#find(snapshotRef, sandboxRef);
-    await this.#core.locks.exclusive(id, async () => {
+    const parentId = await this.#core.locks.exclusive(id, async () => {
       const record = this.#core.finder.snapshot(id);
       this.#assertNoMergeStarts(record);
       const dependants = this.#core.state.sandboxes.grownFrom(id);
@@ -58,7 +62,9 @@ export class SnapshotService {
         );
       }
       await this.#remove(record);
+      return record.parentId;
     });
+    await this.pruneUndo(parentId);
     await this.pruneMerged();
   }
 
@@ -71,13 +77,36 @@ export class SnapshotService {
   /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
   async prune(snapshotId: string): Promise<void> {
     const { state, locks } = this.#core;
-    await locks.exclusive(snapshotId, async () => {
+    const parentId = await locks.exclusive(snapshotId, async () => {
       const record = state.snapshots.byId(snapshotId);
       if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
-        return;
-      if (this.#merging.has(snapshotId) || this.#startsMerge(record)) return;
+        return null;
+      if (this.#merging.has(snapshotId) || this.#startsMerge(record)) return null;
+      if (isUndo(record) && this.#mayUndo(record)) return null;
       await this.#remove(record);
+      return record.parentId;
     });
+    await this.pruneUndo(parentId);
+  }
+
+  /** Something went on from this one and does no longer: if it undoes something, that may have been what kept it. */
+  async pruneUndo(snapshotId: string | null): Promise<void> {
+    const record = snapshotId === null ? undefined : this.#core.state.snapshots.byId(snapshotId);
+    if (record !== undefined && isUndo(record)) await this.prune(record.id);
+  }
+
+  /** Of what undoes merges and restores, what newer ones have pushed out; all of it once the sandbox is gone. */
+  async pruneUndos(sandboxId: string): Promise<void> {
+    const { snapshots, sandboxes } = this.#core.state;
+    const undos = snapshots.automaticWithTag(undoTag, sandboxId).reverse();
+    const kept = sandboxes.byId(sandboxId) === undefined ? 0 : this.#undosKept;
+    for (const id of undos.slice(kept)) await this.prune(id);
+  }
+
+  /** Those too of sandboxes that went while nobody looked. */
+  async pruneAllUndos(): Promise<void> {
+    const undos = this.#core.state.snapshots.all().filter(isUndo);
+    for (const id of new Set(undos.map(({ sandboxId }) => sandboxId))) await this.pruneUndos(id);
   }
 
   /** Of what merges kept to start from, what no further merge can ask for. The newest first: older ones may hang on it. */
@@ -90,6 +119,14 @@ export class SnapshotService {
     const { state } = this.#core;
     if (state.merges.holdersOf(id).length === 0) return false;
     return state.sandboxes.byId(sandboxId) !== undefined || state.snapshots.hasChildren(id);
+  }
+
+  /** One of the newest of a sandbox that is there; or histories part at it, and a merge between them starts there. */
+  #mayUndo({ id, sandboxId }: SnapshotRecord): boolean {
+    const { state } = this.#core;
+    if (state.snapshots.countHeirs(id) > 1) return true;
+    if (state.sandboxes.byId(sandboxId) === undefined) return false;
+    return state.snapshots.automaticWithTag(undoTag, sandboxId).slice(-this.#undosKept).includes(id);
   }
 
   #assertNoMergeStarts(record: SnapshotRecord): void {

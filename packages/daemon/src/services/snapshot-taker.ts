@@ -14,7 +14,7 @@ export interface SnapshotRequest {
   readonly note: string;
   readonly tags: readonly string[];
   readonly memory: boolean;
-  /** Made by a fork for itself, and removed with the last that grew from it. */
+  /** Nobody asked for it by name; removed when nothing needs it any more. */
   readonly automatic?: boolean;
 }
 

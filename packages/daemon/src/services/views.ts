@@ -53,6 +53,7 @@ export const snapshotView = (record: SnapshotRecord): Snapshot => ({
   image: record.imageName,
   driver: record.driver,
   engine: record.engine,
+  automatic: record.automatic,
   has_memory: record.memoryBytes !== null,
   memory_bytes: record.memoryBytes,
   memory_used_bytes: record.memoryUsedBytes,

@@ -87,7 +87,7 @@ export const createHandlers = (services: Services): Handlers => ({
     contentType: 'application/vnd.coppice.export',
   }),
   importSnapshot: ({ query, upload, signal }) => services.snapshots.import(upload, query, { signal }),
-  restoreSandbox: ({ params, body }) => services.snapshots.restore(params.sandbox, body.snapshot),
+  restoreSandbox: ({ params, body }) => services.snapshots.restore(params.sandbox, body),
   forkSnapshot: ({ params, body, signal }) =>
     services.snapshots.forkSnapshot(params.snapshot, body, { signal }),
   forkSandbox: ({ params, body, signal }) => services.snapshots.forkSandbox(params.sandbox, body, { signal }),

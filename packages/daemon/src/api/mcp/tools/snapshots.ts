@@ -56,23 +56,28 @@ const restore = defineTool({
   name: 'snapshot_restore',
   title: 'Roll back to a snapshot',
   description:
-    'Puts the disk back exactly as it was at the snapshot; what changed since is lost and processes end (with memory in the snapshot they go on from there). Other snapshots stay, newer ones too. Do not use it to look at old files: fork with workspace_fork, or compare with snapshot_diff.',
+    'Puts the disk back exactly as it was at the snapshot; processes end (with memory in the snapshot they go on from there). The files as they are now are kept as an automatic snapshot first, which undoes this. Other snapshots stay, newer ones too. Do not use it to look at old files: fork with workspace_fork, or compare with snapshot_diff.',
   scope: 'sandbox',
   annotations: replacing,
-  input: z.strictObject({ workspace_id: workspaceId, snapshot_name: snapshotName }),
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    snapshot_name: snapshotName,
+    discard: z.boolean().default(false).describe('Keep nothing of the files as they are now: no undo.'),
+  }),
   output: z.object({
     workspace_id: z.string(),
     snapshot_id: z.string(),
     snapshot_name: z.string(),
     state: z.string(),
     with_memory: z.boolean(),
+    undo_snapshot_id: z.string().nullable().describe('Restore this to have the files back as they were.'),
   }),
   next: unknownSnapshot,
-  run: async (context, { workspace_id: ref, snapshot_name: name }) => {
+  run: async (context, { workspace_id: ref, snapshot_name: name, discard }) => {
     const id = context.own(ref);
     const snapshot = await ofWorkspace(context, name, id);
     const restored = await context.during(`restoring ${snapshot.name}`, () =>
-      context.services.snapshots.restore(id, snapshot.id),
+      context.services.snapshots.restore(id, { snapshot: snapshot.id, discard }),
     );
     return {
       workspace_id: id,
@@ -80,6 +85,7 @@ const restore = defineTool({
       snapshot_name: snapshot.name,
       state: restored.state,
       with_memory: restored.with_memory,
+      undo_snapshot_id: restored.undo_snapshot_id,
     };
   },
 });
@@ -115,6 +121,7 @@ const list = defineTool({
       z.object({
         id: z.string(),
         name: z.string(),
+        automatic: z.boolean().describe('Taken for a fork, a merge or an undo; goes by itself.'),
         has_memory: z.boolean(),
         parent: z.string().nullable(),
         created_at: z.string(),
@@ -130,6 +137,7 @@ const list = defineTool({
       snapshots: snapshots.map((snapshot) => ({
         id: snapshot.id,
         name: snapshot.name,
+        automatic: snapshot.automatic,
         has_memory: snapshot.has_memory,
         parent: snapshot.parent_id,
         created_at: snapshot.created_at,
