@@ -17,7 +17,10 @@ export const stream = defineRow({
           const startedMs = performance.now();
           const output = await sandbox.execStream(['head', '-c', String(bytes), '/dev/zero']);
           let received = 0;
-          for await (const { data } of output) received += data.length;
+          for await (const { data, release } of output) {
+            received += data.length;
+            release();
+          }
           await output.exit;
           if (received !== bytes) throw new Error(`${received} of ${bytes} bytes came`);
           return performance.now() - startedMs;

@@ -8,6 +8,6 @@ export {
 } from './connection/endpoint.ts';
 export { Coppice } from './coppice.ts';
 export type { Progress } from './files/progress.ts';
-export type { OutputChunk, ProcessStream } from './process-stream.ts';
+export type { OutputChunk, ProcessStream, StreamedChunk } from './process-stream.ts';
 export type { Sandbox } from './sandbox.ts';
 export type { TerminalSession } from './terminal-session.ts';

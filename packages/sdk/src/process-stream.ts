@@ -10,6 +10,14 @@ export interface OutputChunk {
   readonly data: Buffer;
 }
 
+export interface StreamedChunk extends OutputChunk {
+  /**
+   * Says that `data` is not looked at any more, so that its memory takes what comes next. May be left out: the garbage collector
+   * then finds it, which takes longer than all the rest where much comes.
+   */
+  readonly release: () => void;
+}
+
 type StreamEvent =
   | { readonly type: 'started'; readonly pid: number }
   | (Exit & { readonly type: 'exit' })
@@ -21,11 +29,11 @@ const stderrMark = 2;
  * A command that runs now. Iterate it for its output, then await `exit`; a slow reader slows the command down.
  * Leaving the loop early, or `close()`, kills the command and all it started.
  */
-export class ProcessStream implements AsyncIterable<OutputChunk>, AsyncDisposable {
+export class ProcessStream implements AsyncIterable<StreamedChunk>, AsyncDisposable {
   readonly #socket: DaemonSocket;
   readonly #where: string;
   readonly #exit = Promise.withResolvers<Exit>();
-  readonly #output: AsyncGenerator<OutputChunk, void, undefined>;
+  readonly #output: AsyncGenerator<StreamedChunk, void, undefined>;
   #pid: number | undefined;
 
   private constructor(socket: DaemonSocket, where: string) {
@@ -74,7 +82,7 @@ export class ProcessStream implements AsyncIterable<OutputChunk>, AsyncDisposabl
     this.#socket.close();
   }
 
-  [Symbol.asyncIterator](): AsyncIterator<OutputChunk, void, undefined> {
+  [Symbol.asyncIterator](): AsyncIterator<StreamedChunk, void, undefined> {
     return this.#output;
   }
 
@@ -82,11 +90,12 @@ export class ProcessStream implements AsyncIterable<OutputChunk>, AsyncDisposabl
     this.close();
   }
 
-  async *#read(): AsyncGenerator<OutputChunk, void, undefined> {
+  async *#read(): AsyncGenerator<StreamedChunk, void, undefined> {
     try {
       for await (const message of this.#socket) {
         if (typeof message !== 'string') {
-          yield { stream: message[0] === stderrMark ? 'stderr' : 'stdout', data: message.subarray(1) };
+          const { data, release } = message;
+          yield { stream: data[0] === stderrMark ? 'stderr' : 'stdout', data: data.subarray(1), release };
           continue;
         }
         const event = JSON.parse(message) as StreamEvent;

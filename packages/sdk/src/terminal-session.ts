@@ -55,7 +55,7 @@ export class TerminalSession implements AsyncIterable<Buffer>, AsyncDisposable {
     try {
       for await (const message of this.#socket) {
         if (typeof message !== 'string') {
-          yield message;
+          yield message.data;
           continue;
         }
         const event = JSON.parse(message) as { type: string } & Exit;

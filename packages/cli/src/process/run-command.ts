@@ -31,9 +31,9 @@ export const runCommand = async (
   // A command may end before it has read its input; its exit says the rest.
   feed().catch(() => undefined);
   try {
-    for await (const { stream, data } of process) {
+    for await (const { stream, data, release } of process) {
       const target = cli.io[stream];
-      if (!target.write(data)) await once(target, 'drain');
+      if (!target.write(data, release)) await once(target, 'drain');
     }
     const exit = await process.exit;
     if (exit.timed_out) cli.out.note(`killed after ${(options.timeout_ms ?? 0) / 1000} s: --timeout`);

@@ -2,26 +2,35 @@ import net from 'node:net';
 import WebSocket, { type RawData } from 'ws';
 import type { Connection } from './connection.ts';
 import { errorFromConnection, errorFromProblem } from './problem.ts';
+import { ReadMemory } from './read-memory.ts';
 
 const highWaterBytes = 4 * 1024 * 1024;
 const maxMessageBytes = 64 * 1024 * 1024;
 const normalClosure = 1000;
-const readBytes = 256 * 1024;
+/** Smaller ones are copied: kept for long, they must not hold on to what they came with. */
+const leastLentBytes = 16 * 1024;
+
+/** Bytes that came as one message. */
+export interface BinaryMessage {
+  readonly data: Buffer;
+  /** The data is not needed any more, and its memory may be used for what comes next. */
+  readonly release: () => void;
+}
 
 /**
  * Reads in larger steps than sockets do by themselves: most messages then lie whole in what was read, and are not put together
  * from parts in yet another buffer.
  */
-const connectPlain = (url: URL, socketPath: string | undefined): net.Socket => {
+const connectPlain = (url: URL, socketPath: string | undefined, memory: ReadMemory): net.Socket => {
   const place =
     socketPath === undefined ? { host: unbracketed(url.hostname), port: portOf(url) } : { path: socketPath };
   const socket: net.Socket = net.connect({
     ...place,
     noDelay: true,
     onread: {
-      buffer: Buffer.allocUnsafeSlow(readBytes),
-      callback: (length, bytes) => {
-        socket.emit('data', Buffer.from(bytes.subarray(0, length)));
+      buffer: () => memory.next(),
+      callback: (length) => {
+        socket.emit('data', memory.filled(length));
         return true;
       },
     },
@@ -34,16 +43,18 @@ const portOf = (url: URL): number => (url.port === '' ? 80 : Number(url.port));
 const unbracketed = (hostname: string): string => hostname.replace(/^\[(.*)\]$/, '$1');
 
 /** A WebSocket to the daemon, read as an async iterable with back-pressure down to the other end. */
-export class DaemonSocket implements AsyncIterable<Buffer | string> {
+export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
   readonly #socket: WebSocket;
-  readonly #queue: (Buffer | string)[] = [];
+  readonly #memory: ReadMemory;
+  readonly #queue: { readonly message: BinaryMessage | string; readonly bytes: number }[] = [];
   #queuedBytes = 0;
   #ended = false;
   #failure: Error | undefined;
   #wake: (() => void) | undefined;
 
-  private constructor(socket: WebSocket) {
+  private constructor(socket: WebSocket, memory: ReadMemory) {
     this.#socket = socket;
+    this.#memory = memory;
     socket.on('message', (data: RawData, isBinary: boolean) => this.#take(data as Buffer, isBinary));
     socket.on('close', () => {
       this.#ended = true;
@@ -57,6 +68,7 @@ export class DaemonSocket implements AsyncIterable<Buffer | string> {
   static open(connection: Connection, path: string, signal?: AbortSignal): Promise<DaemonSocket> {
     const { url, socketPath, token } = connection.endpoint;
     const { where } = connection;
+    const memory = new ReadMemory();
     const { promise, resolve, reject } = Promise.withResolvers<DaemonSocket>();
     const base = url.origin.replace(/^http/, 'ws') + url.pathname.replace(/\/$/, '');
     const socket = new WebSocket(base + path, {
@@ -64,10 +76,10 @@ export class DaemonSocket implements AsyncIterable<Buffer | string> {
       perMessageDeflate: false,
       skipUTF8Validation: true,
       maxPayload: maxMessageBytes,
-      ...(url.protocol === 'https:' ? {} : { createConnection: () => connectPlain(url, socketPath) }),
+      ...(url.protocol === 'https:' ? {} : { createConnection: () => connectPlain(url, socketPath, memory) }),
     });
     const abort = (): void => socket.terminate();
-    const opened = new DaemonSocket(socket);
+    const opened = new DaemonSocket(socket, memory);
     socket.once('open', () => resolve(opened));
     socket.once('close', () => signal?.removeEventListener('abort', abort));
     socket.once('unexpected-response', (request, response) => {
@@ -104,13 +116,13 @@ export class DaemonSocket implements AsyncIterable<Buffer | string> {
     this.#socket.terminate();
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer | string, void, undefined> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<BinaryMessage | string, void, undefined> {
     for (;;) {
-      const message = this.#queue.shift();
-      if (message !== undefined) {
-        this.#queuedBytes -= message.length;
+      const next = this.#queue.shift();
+      if (next !== undefined) {
+        this.#queuedBytes -= next.bytes;
         if (this.#queuedBytes < highWaterBytes && this.#socket.isPaused) this.#socket.resume();
-        yield message;
+        yield next.message;
         continue;
       }
       if (this.#failure !== undefined) throw this.#failure;
@@ -123,7 +135,11 @@ export class DaemonSocket implements AsyncIterable<Buffer | string> {
   }
 
   #take(data: Buffer, isBinary: boolean): void {
-    this.#queue.push(isBinary ? data : data.toString());
+    const release = this.#memory.lend(data);
+    const stays = isBinary && data.length >= leastLentBytes;
+    const message = isBinary ? { data: stays ? data : Buffer.from(data), release } : data.toString();
+    if (!stays) release();
+    this.#queue.push({ message, bytes: data.length });
     this.#queuedBytes += data.length;
     if (this.#queuedBytes >= highWaterBytes) this.#socket.pause();
     this.#wake?.();
