@@ -26,7 +26,8 @@ export const mcp = defineRow({
     const { ours, sdk } = await context.interleave(
       {
         ours: () => elapsedMs(() => call('exec', { workspace_id: created.workspace_id, command: 'true' })),
-        sdk: () => elapsedMs(() => sandbox.exec('true')),
+        // The same work: the tool runs its command in bash, in the working directory.
+        sdk: () => elapsedMs(() => sandbox.exec(['/bin/bash', '-c', 'true'], { cwd: '/workspace' })),
       },
       { rounds: 300, budgetS: 20 },
     );
