@@ -149,10 +149,9 @@ export class Daemon {
     const sizer = new SnapshotSizer(state, disks, log, new MemorySharer(core));
     const taker = new SnapshotTaker(core);
     const snapshots = new SnapshotService(core, taker, sizer, config.limits.undo_snapshots);
-    const totalMemoryMb = config.limits.total_memory_mb;
     const lifecycle: Lifecycle = new Lifecycle({
       core,
-      totalMemoryMb,
+      totalMemoryMb: config.limits.total_memory_mb,
       closeForwards: (id) => ports.closeForwards(id),
       onDestroyed: async (record) => {
         if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
@@ -161,7 +160,7 @@ export class Daemon {
         await snapshots.pruneMerged();
       },
     });
-    const pauser = new Pauser(core, lifecycle, totalMemoryMb);
+    const pauser = new Pauser(core, lifecycle);
     const guests = new GuestDoor({ finder, machines, activity, locks, waker: pauser });
     const ports: PortService = new PortService({ state, journal, finder, guests, log });
     const warm: WarmPool = new WarmPool({

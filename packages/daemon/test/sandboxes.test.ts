@@ -35,6 +35,31 @@ describe('sandboxes', () => {
     expect((await three.inspect()).state).toBe('running');
   });
 
+  test('it is bounded for a sandbox that a resume, a call or a restore would make run, which changes nothing', async () => {
+    await using asleep = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    await using asleepToo = await daemon.client.sandboxes.create({ memory_mb: 1024 });
+    for (const sandbox of [asleep, asleepToo]) {
+      await sandbox.files.write('/root/file', 'then');
+      await sandbox.snapshot({ name: 'then' });
+      await sandbox.files.write('/root/file', 'now');
+      await sandbox.pause({ keep: 'disk' });
+    }
+    await using awake = await daemon.client.sandboxes.create({ memory_mb: 1536 });
+    expect(await code(asleep.resume())).toBe('limit_reached');
+    expect(await code(asleep.exec('true'))).toBe('limit_reached');
+    expect(await code(asleep.restore('then'))).toBe('limit_reached');
+    expect(await code(asleep.restore('then', { discard: true }))).toBe('limit_reached');
+    expect((await asleep.inspect()).state).toBe('paused');
+    expect((await asleep.snapshots()).map(({ name }) => name)).toEqual(['then']);
+    await awake.update({ memory_mb: 1024 });
+    const codes = await Promise.all([code(asleep.restore('then')), code(asleepToo.restore('then'))]);
+    expect(codes.sort()).toEqual(['limit_reached', 'no error']);
+    await awake.stop({ grace_s: 0 });
+    for (const sandbox of [asleep, asleepToo]) await sandbox.resume();
+    const texts = await Promise.all([asleep, asleepToo].map((one) => one.files.readText('/root/file')));
+    expect(texts.sort()).toEqual(['now', 'then']);
+  });
+
   test('a variable that no process could be given is refused when it is set', async () => {
     await using sandbox = await daemon.client.sandboxes.create({ env: { A: '1' } });
     expect(await code(sandbox.update({ env: { A: 'a\0b' } }))).toBe('invalid_argument');

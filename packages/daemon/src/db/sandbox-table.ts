@@ -115,7 +115,8 @@ export class SandboxTable {
     this.#sums = database.prepare(
       `SELECT count(*) AS count,
               coalesce(sum(CASE WHEN state IN ('creating', 'running') OR id IN
-                (SELECT sandbox_id FROM intents WHERE kind IN ('start', 'resume')) THEN memory_mb ELSE 0 END), 0) AS memoryMb
+                (SELECT sandbox_id FROM intents WHERE kind IN ('start', 'resume')
+                   OR (kind = 'restore' AND json_extract(data, '$.wasRunning'))) THEN memory_mb ELSE 0 END), 0) AS memoryMb
        FROM sandboxes`,
     );
   }

@@ -25,14 +25,14 @@ export class Lifecycle {
   }
 
   async start(ref: string): Promise<Sandbox> {
-    const { finder, locks, state, journal, starter } = this.#core;
+    const { finder, locks, journal, starter } = this.#core;
     await this.#core.swept;
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const record = finder.get(id);
       if (record.state === 'running') return this.#view(id);
       if (record.state !== 'stopped' && record.state !== 'failed') throw wrongState(record, 'started');
-      assertMemory(state.sandboxes.sums().memoryMb, record.memoryMb, this.#parts.totalMemoryMb);
+      this.assertRoom(record);
       journal.begin(id, { kind: 'start' });
       try {
         journal.step('start.recorded');
@@ -46,6 +46,11 @@ export class Lifecycle {
       }
       return this.#view(id);
     });
+  }
+
+  /** A sandbox that does not run yet is to run: asked just before that is written down, so that two cannot both fit. */
+  assertRoom({ memoryMb }: SandboxRecord): void {
+    assertMemory(this.#core.state.sandboxes.sums().memoryMb, memoryMb, this.#parts.totalMemoryMb);
   }
 
   /** The machine runs: says so in the database, and holds it. */

@@ -5,7 +5,6 @@ import type { Core } from './core.ts';
 import { type Lifecycle, pauseId, wrongState } from './lifecycle.ts';
 import { diskBytes } from './machine-starter.ts';
 import { memoryRefusal } from './memory-refusal.ts';
-import { assertMemory } from './sandbox-creator.ts';
 import { sandboxView } from './views.ts';
 
 /**
@@ -15,12 +14,10 @@ import { sandboxView } from './views.ts';
 export class Pauser {
   readonly #core: Core;
   readonly #lifecycle: Lifecycle;
-  readonly #totalMemoryMb: number | null;
 
-  constructor(core: Core, lifecycle: Lifecycle, totalMemoryMb: number | null) {
+  constructor(core: Core, lifecycle: Lifecycle) {
     this.#core = core;
     this.#lifecycle = lifecycle;
-    this.#totalMemoryMb = totalMemoryMb;
   }
 
   async pause(ref: string, keep: 'memory' | 'disk'): Promise<Sandbox> {
@@ -84,14 +81,14 @@ export class Pauser {
   }
 
   async resume(ref: string): Promise<Sandbox> {
-    const { finder, locks, state } = this.#core;
+    const { finder, locks } = this.#core;
     await this.#core.swept;
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const record = finder.get(id);
       if (record.state === 'running') return this.#view(id);
       if (record.state !== 'paused') throw wrongState(record, 'resumed');
-      assertMemory(state.sandboxes.sums().memoryMb, record.memoryMb, this.#totalMemoryMb);
+      this.#lifecycle.assertRoom(record);
       await this.#resumeLocked(record);
       return this.#view(id);
     });

@@ -76,6 +76,10 @@ export class RestoreService {
       wasRunning: record.state === 'running' || record.state === 'paused' || snapshot.memoryBytes !== null,
     };
     const { undoSnapshotId: undoId } = intent;
+    const assertRoom = () => {
+      if (intent.wasRunning && record.state !== 'running') this.#lifecycle.assertRoom(record);
+    };
+    assertRoom();
     if (undoId === null) journal.begin(id, intent);
     else {
       try {
@@ -83,6 +87,7 @@ export class RestoreService {
         journal.step('restore.undo-taken');
         const request = undoOf('restore', undoId, `before ${snapshot.name} was restored`);
         const undo = this.#taker.describe(record, undoId, request);
+        assertRoom();
         journal.begin(id, intent, () => {
           state.snapshots.insert(undo);
           state.sandboxes.update(id, { baseSnapshotId: undoId });
