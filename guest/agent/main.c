@@ -61,6 +61,14 @@ static void replace_with_null(int fd, int null_fd) {
     close(fd);
 }
 
+/* Until here they lead to a file of the host. Nothing runs inside yet: whoever is root there can take descriptors from us,
+   and could fill the host's disk through one. */
+static void forget_console(void) {
+  int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; fd++) replace_with_null(fd, null_fd);
+  if (null_fd >= 0) close(null_fd);
+}
+
 static void open_stdio(void) {
   int in = fcntl(0, F_DUPFD_CLOEXEC, 10);
   int out = fcntl(1, F_DUPFD_CLOEXEC, 10);
@@ -97,6 +105,7 @@ int main(int argc, char **argv) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     listener = (struct item){.fd = fd, .on_event = on_connect};
     if (!loop_add(&listener, EPOLLIN | EPOLLET)) die("listening socket");
+    if (inherited) forget_console();
   }
   loop_run();
 }

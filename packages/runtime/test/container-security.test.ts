@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -22,6 +22,15 @@ test('programs of a sandbox have few capabilities, no new privileges and a filte
   expect(stdout).toMatch(/^Seccomp:\s+2$/m);
   const user = await shellIn(guest, 'cat /proc/self/status', { user: 'user' });
   expect(user.stdout).toMatch(/^CapEff:\s+0+$/m);
+});
+
+test('the first process keeps nothing open that is a file of the host, which who can trace it could fill', async () => {
+  await using bench = await open();
+  const { pid, guest } = await bench.start();
+  const links = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
+  expect(links.length).toBeGreaterThan(3);
+  expect(links.filter((link) => !/^(\/dev\/null$|socket:|pipe:|anon_inode:)/.test(link))).toEqual([]);
+  expect((await shellIn(guest, 'echo hello >&2')).stderr).toBe('hello\n');
 });
 
 test('every sandbox has a range of ids and namespaces of its own', async () => {
