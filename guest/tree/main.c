@@ -2,6 +2,10 @@
  * coppice-tree: the part of versioned workspaces that touches files. It answers requests until its input ends; each is
  * a length (u32) and that many bytes of NUL-terminated words: the operation, then key=value. Each answer is one line of
  * JSON. Locks last as long as the process, so a caller that dies leaves none behind.
+ *
+ *   coppice-tree                    answers on its input and output
+ *   coppice-tree for COMMAND ARG…   becomes COMMAND, with a coppice-tree behind it: COPPICE_TREE_HELPER names the pipe to
+ *                                   read answers from, the one to write requests to, and the process
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -273,7 +277,44 @@ static bool read_exactly(void *out, size_t len) {
   return true;
 }
 
-int main(void) {
+/* Answers in the child; the parent becomes the command. */
+static void become(char **command) {
+  const pid_t parent = getpid();
+  int requests[2], answers[2];
+  if (pipe(requests) != 0 || pipe(answers) != 0) die_errno("open", "a pipe");
+  /* Nobody waits for the child, which would stay behind as a zombie where the first process waits for nobody either. */
+  signal(SIGCHLD, SIG_IGN);
+  const pid_t child = fork();
+  if (child < 0) die_errno("start", "a process");
+  if (child > 0) {
+    close(requests[0]);
+    close(answers[1]);
+    char pipes[64];
+    snprintf(pipes, sizeof pipes, "%d %d %d", answers[0], requests[1], (int)child);
+    if (setenv("COPPICE_TREE_HELPER", pipes, 1) != 0) die_errno("set", "the environment");
+    execvp(command[0], command);
+    fprintf(stderr, "coppice-tree: cannot start %s: %s\n", command[0], strerror(errno));
+    _exit(127);
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(0);
+  signal(SIGCHLD, SIG_DFL);
+  dup2(requests[0], 0);
+  dup2(answers[1], 1);
+  close_range(3, ~0u, 0);
+  /* Every path that comes is absolute; the directory of the command must not be held. */
+  if (chdir("/") != 0) die_errno("enter", "/");
+}
+
+/* The output comes last: who sees it closed finds nothing of ours held any more. */
+static int finish(void) {
+  close_range(3, ~0u, 0);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2 && strcmp(argv[1], "for") == 0) become(argv + 2);
+  else if (argc > 1) die("invalid_argument", "usage: coppice-tree [for COMMAND ARG ...]");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_IGN);
   struct rlimit files;
@@ -284,7 +325,7 @@ int main(void) {
   umask(0077);
   for (;;) {
     uint32_t len;
-    if (!read_exactly(&len, sizeof len)) return 0;
+    if (!read_exactly(&len, sizeof len)) return finish();
     if (len == 0 || len > REQUEST_MAX) die("internal", "a request of %u bytes", len);
     char *request = must_alloc(len + 1);
     if (!read_exactly(request, len)) return 0;

@@ -54,7 +54,7 @@ export class JvsFixture implements AsyncDisposable {
     });
     await fixture.program(
       'jvs',
-      `exec ${JSON.stringify(process.execPath)} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
+      `exec "$COPPICE_TREE_PROGRAM" for ${JSON.stringify(process.execPath)} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
     );
     return fixture;
   }

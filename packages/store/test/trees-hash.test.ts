@@ -5,7 +5,7 @@ import { Blake3Hasher } from '@napi-rs/blake-hash';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PackReader } from '../src/trees/pack-reader.ts';
 import { nameText } from '../src/trees/tree-difference.ts';
-import { TreeProgram } from '../src/trees/tree-program.ts';
+import { SpawnedProgram } from '../src/trees/spawned-program.ts';
 import { parseTreeRoot } from '../src/trees/tree-root.ts';
 
 let home: string;
@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => rm(home, { recursive: true, force: true }));
 
 const scan = async (directory: string): Promise<Map<string, { hash: string; size: number }>> => {
-  const program = new TreeProgram();
+  const program = new SpawnedProgram();
   const control = join(home, 'control');
   const pack = `1${Math.random().toString(16).slice(2).padEnd(15, '0').slice(0, 15)}`;
   try {

@@ -25,6 +25,10 @@ const output = (file: number): { write(text: string): void; isTTY: boolean } => 
   },
 });
 
+// For this command alone, and not for what it starts.
+const { COPPICE_TREE_HELPER: helper } = process.env;
+delete process.env.COPPICE_TREE_HELPER;
+
 const { runJvs } = await import('./run.ts');
 let cwd: string | undefined;
 try {
@@ -35,6 +39,7 @@ try {
 process.exitCode = await runJvs(process.argv.slice(2), {
   cwd,
   env: process.env,
+  helper,
   get stdin() {
     return process.stdin;
   },

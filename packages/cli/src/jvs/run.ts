@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
+import { InheritedProgram } from '@coppice/store/workspaces';
 import { describeError } from '../failure.ts';
 import { version } from '../version.ts';
 import { globalOptions, parseArguments } from './arguments.ts';
@@ -47,7 +48,9 @@ const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => 
     io.stdout.write((await import('./help.ts')).commandHelp(command));
     return 0;
   }
-  using context = new JvsContext(args, io, resolve(currentDirectory(io), args.value('directory') ?? '.'));
+  using program = io.helper === undefined ? undefined : new InheritedProgram(io.helper);
+  const directory = resolve(currentDirectory(io), args.value('directory') ?? '.');
+  using context = new JvsContext(args, io, directory, program);
   return await command.run(context);
 };
 

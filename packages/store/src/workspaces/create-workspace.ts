@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
-import { TreeProgram } from '../trees/tree-program.ts';
+import { SpawnedProgram } from '../trees/spawned-program.ts';
+import type { TreeProgram } from '../trees/tree-program.ts';
 import { writeFileAtomically } from './atomic-file.ts';
 import { chooseEngine, downgradeNotice, parseEngine, probeEngines } from './engine.ts';
 import { EventLog } from './event-log.ts';
@@ -18,6 +19,8 @@ export interface CreateWorkspaceOptions {
   readonly engine?: string | undefined;
   readonly notice: (message: string) => void;
   readonly mountsFile?: string;
+  /** One that runs already. */
+  readonly program?: TreeProgram | undefined;
 }
 
 const around = (directory: string): string | undefined => {
@@ -36,7 +39,7 @@ const clearHalfMade = async (root: string, notice: (message: string) => void): P
   const main = join(root, 'main');
   if (existsSync(join(root, '.jvs', 'repository.json')) || (existsSync(main) && readdirSync(main).length > 0))
     return;
-  const program = new TreeProgram();
+  const program = new SpawnedProgram();
   try {
     await program.request('remove', { path: main });
     await program.request('remove', { path: join(root, '.jvs') });
@@ -68,7 +71,7 @@ export const createWorkspace = async (
   }
   const outer = around(parent);
   const layout = new WorkspaceLayout(root);
-  const program = new TreeProgram();
+  const program = options.program ?? new SpawnedProgram();
   try {
     if (!existed) mkdirSync(root);
     for (const folder of [layout.control, ...layout.folders]) mkdirSync(folder, { mode: 0o700 });
@@ -99,7 +102,7 @@ export const createWorkspace = async (
     writeFileAtomically(layout.repositoryFile, `${JSON.stringify(repository, null, 2)}\n`);
     return { ...repository, root };
   } catch (error) {
-    const cleaner = new TreeProgram();
+    const cleaner = new SpawnedProgram();
     await cleaner.request('remove', { path: layout.payload('main') });
     cleaner.close();
     rmSync(existed ? layout.control : root, { recursive: true, force: true });

@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
-import { TreeProgram } from '../trees/tree-program.ts';
+import { SpawnedProgram } from '../trees/spawned-program.ts';
+import type { TreeProgram } from '../trees/tree-program.ts';
 import { EventLog, type LogLine } from './event-log.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
@@ -26,6 +27,8 @@ export interface SessionOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** The table of mounts in which a JuiceFS is looked for. */
   readonly mountsFile?: string;
+  /** One that runs already; others are started when they are needed. */
+  readonly program?: TreeProgram | undefined;
 }
 
 export const systemMounts = '/proc/mounts';
@@ -54,6 +57,7 @@ export class WorkspaceSession implements Disposable {
     this.notice = options.notice ?? (() => undefined);
     this.env = options.env ?? process.env;
     this.mountsFile = options.mountsFile ?? systemMounts;
+    this.#program = options.program;
     this.repository = JSON.parse(readFileSync(layout.repositoryFile, 'utf8')) as RepositoryRecord;
     if (this.repository.format_version !== formatVersion) {
       throw new CoppiceError(
@@ -66,7 +70,7 @@ export class WorkspaceSession implements Disposable {
   }
 
   get program(): TreeProgram {
-    this.#program ??= new TreeProgram();
+    this.#program ??= new SpawnedProgram();
     return this.#program;
   }
 
