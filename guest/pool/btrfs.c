@@ -79,7 +79,10 @@ static int make_directories(int directory, char *names) {
   return 0;
 }
 
-/* DIR LIMIT NAMES (directories to be made in it, with slashes between them) -> its id, which no other ever has */
+/*
+ * DIR LIMIT NAMES (directories to be made in it, with slashes between them) AS (its name beside DIR when it is whole)
+ * -> its id, which no other ever has
+ */
 static int create(struct request *request, struct reply *reply) {
   struct btrfs_ioctl_vol_args_v2 args = {0};
   struct btrfs_qgroup_inherit inherit = {0};
@@ -92,11 +95,13 @@ static int create(struct request *request, struct reply *reply) {
   if (result == 0) result = directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (result >= 0) result = make_directories(directory, request->fields[2].data);
   uint64_t id = result < 0 ? 0 : subvolume_id(directory);
+  const char *as = request->fields[3].data;
+  if (id != 0 && strcmp(name, as) != 0 && renameat2(parent, name, parent, as, RENAME_NOREPLACE) < 0) id = 0;
   int saved = errno;
   if (directory >= 0) close(directory);
   close(parent);
   errno = saved;
-  if (id == 0) return fail(reply, "create the subvolume %s", request->fields[0].data);
+  if (id == 0) return fail(reply, "create the subvolume %s", as);
   reply_number(reply, id);
   return 0;
 }
@@ -367,7 +372,7 @@ static int identify(struct request *request, struct reply *reply) {
 
 const struct operation_entry btrfs_operations[] = {
     {"probe", 1, probe},
-    {"subvolume-create", 3, create},
+    {"subvolume-create", 4, create},
     {"subvolume-snapshot", 4, snapshot},
     {"subvolume-delete", 1, delete_subvolume},
     {"subvolume-access", 2, set_access},

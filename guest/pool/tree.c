@@ -264,6 +264,37 @@ static int exchange(struct request *request, struct reply *reply) {
   return rename_with(request, reply, RENAME_EXCHANGE, "exchange");
 }
 
+/* The whole of it, or the errno of the first write that failed. */
+static int write_file(int file, const char *bytes, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(file, bytes, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return -1;
+    bytes += written;
+    length -= (size_t)written;
+  }
+  return 0;
+}
+
+/* PATH CONTENT: whoever reads it sees the old content or the new one. */
+static int replace_file(struct request *request, struct reply *reply) {
+  static unsigned long counter;
+  char draft[64];
+  const char *name;
+  int parent = open_parent(reply, request->fields[0].data, &name);
+  if (parent < 0) return -1;
+  snprintf(draft, sizeof draft, ".new.%d.%lu", getpid(), __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED));
+  int file = openat(parent, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  int result = file < 0 ? -1 : write_file(file, request->fields[1].data, request->fields[1].length);
+  if (result == 0) result = renameat(parent, draft, parent, name);
+  int saved = errno;
+  if (file >= 0) close(file);
+  if (file >= 0 && result < 0) unlinkat(parent, draft, 0);
+  close(parent);
+  errno = saved;
+  return result < 0 ? fail(reply, "write %s", request->fields[0].data) : 0;
+}
+
 const struct operation_entry tree_operations[] = {
     {"list", 2, list},
     {"look", 2, look},
@@ -274,5 +305,6 @@ const struct operation_entry tree_operations[] = {
     {"remove", 2, remove_beneath},
     {"rename", 2, rename_entry},
     {"exchange", 2, exchange},
+    {"replace-file", 2, replace_file},
     {NULL, 0, NULL},
 };

@@ -116,9 +116,29 @@ describe('the size of a disk', () => {
     await write('lost', 'data', 20);
     await store.snapshotDisk('lost', 'lost_snapshot');
     await rm(join(pool.directory, 'accounts', 'snapshot.lost_snapshot.json'));
-    const { referencedBytes } = await store.snapshotUsage('lost_snapshot');
+    const { server, engine, directory } = pool;
+    const nextStore = await createDiskStore({ server, engine, directory });
+    const { referencedBytes } = await nextStore.snapshotUsage('lost_snapshot');
     expect(referencedBytes).toBeGreaterThanOrEqual(20 * mebibyte);
     expect(referencedBytes).toBeLessThan(24 * mebibyte);
+  });
+
+  it('and what was counted are known to the next store on the same pool', async () => {
+    await store.createDisk('lasting', 64 * mebibyte);
+    await write('lasting', 'first', 8);
+    await store.snapshotDisk('lasting', 'lasting_first');
+    await write('lasting', 'second', 4);
+    const { server, engine, directory } = pool;
+    const nextStore = await createDiskStore({ server, engine, directory });
+    expect(await nextStore.diskUsage('lasting')).toEqual(await store.diskUsage('lasting'));
+    expect(await nextStore.snapshotUsage('lasting_first')).toEqual(
+      await store.snapshotUsage('lasting_first'),
+    );
+    await nextStore.snapshotDisk('lasting', 'lasting_second');
+    const { usedBytes } = await nextStore.snapshotUsage('lasting_second');
+    // What the first snapshot has is not counted again.
+    expect(usedBytes).toBeGreaterThanOrEqual(4 * mebibyte);
+    expect(usedBytes).toBeLessThan(6 * mebibyte);
   });
 
   it('is refused where it cannot be enforced, unless told that it need not be', async () => {

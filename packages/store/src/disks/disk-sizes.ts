@@ -1,15 +1,7 @@
-import { readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { DiskUsage } from '../disk-store.ts';
 import type { TreeCount, TreeCounter, TreeEngine } from '../engines/tree-engine.ts';
-import {
-  type DiskAccount,
-  readDiskAccount,
-  readSnapshotAccount,
-  writeAccount,
-  writeFirstAccount,
-} from './disk-account.ts';
+import type { AccountBook, DiskAccount, SnapshotAccount } from './account-book.ts';
 
 /** When less than this part of its size is left to a disk, its limit is drawn anew from what it really holds. */
 const reviewBelow = 1 / 2;
@@ -32,26 +24,26 @@ interface MeasuredDisk extends CountedDisk {
 export class DiskSizes {
   readonly #engine: TreeEngine;
   readonly #counter: TreeCounter;
-  readonly #accountsDir: string;
+  readonly #book: AccountBook;
   /** What had been written through each disk when it was last measured, by identity. */
   readonly #reviewed = new Map<string, number>();
 
-  constructor(engine: TreeEngine, counter: TreeCounter, accountsDir: string) {
+  constructor(engine: TreeEngine, counter: TreeCounter, book: AccountBook) {
     this.#engine = engine;
     this.#counter = counter;
-    this.#accountsDir = accountsDir;
+    this.#book = book;
   }
 
   /** Of a disk that was just made and that nobody uses yet. */
   async openAccount(identity: string, sizeBytes: number, inheritedBytes: number): Promise<void> {
-    await writeFirstAccount(this.#diskFile(identity), { sizeBytes, inheritedBytes, snapshottedBytes: 0 });
+    await this.#book.keepDisk(identity, { sizeBytes, inheritedBytes, snapshottedBytes: 0 });
   }
 
   /** Before the disk is deleted. */
   async closeAccount(diskDir: string): Promise<void> {
     const { identity } = await this.#counter.read(diskDir, { fresh: false });
     this.#reviewed.delete(identity);
-    await rm(this.#diskFile(identity), { force: true });
+    await this.#book.forgetDisk(identity);
   }
 
   /** Removes the accounts of what no longer exists. */
@@ -59,14 +51,10 @@ export class DiskSizes {
     const counts = await Promise.all(
       diskDirs.map((directory) => this.#counter.read(directory, { fresh: false })),
     );
-    const kept = new Set([
-      ...counts.map(({ identity }) => this.#diskFile(identity)),
-      ...snapshotIds.map((id) => this.#snapshotFile(id)),
-    ]);
-    for (const name of await readdir(this.#accountsDir)) {
-      const path = join(this.#accountsDir, name);
-      if (!kept.has(path)) await rm(path, { force: true });
-    }
+    await this.#book.sweep(
+      counts.map(({ identity }) => identity),
+      snapshotIds,
+    );
   }
 
   /** What a disk grown from the snapshot may write. */
@@ -80,7 +68,7 @@ export class DiskSizes {
     if (account.heldBytes <= sizeBytes) return account.heldBytes;
     const { referencedBytes } = await this.#engine.usage(snapshotDir);
     if (referencedBytes <= sizeBytes) {
-      await writeAccount(this.#snapshotFile(snapshotId), { ...account, heldBytes: referencedBytes });
+      await this.#book.keepSnapshot(snapshotId, { ...account, heldBytes: referencedBytes });
       return referencedBytes;
     }
     throw new CoppiceError(
@@ -93,15 +81,17 @@ export class DiskSizes {
   /** To be called when the snapshot is there: making it brought the count up to date. */
   async recordSnapshot(diskDir: string, snapshotId: string): Promise<void> {
     const { account, identity, writtenBytes } = await this.#account(diskDir, { fresh: false });
-    await writeAccount(this.#snapshotFile(snapshotId), {
-      heldBytes: Math.max(0, account.inheritedBytes + writtenBytes),
-      addedBytes: Math.max(0, writtenBytes - account.snapshottedBytes),
-    });
-    await writeAccount(this.#diskFile(identity), { ...account, snapshottedBytes: writtenBytes });
+    await Promise.all([
+      this.#book.keepSnapshot(snapshotId, {
+        heldBytes: Math.max(0, account.inheritedBytes + writtenBytes),
+        addedBytes: Math.max(0, writtenBytes - account.snapshottedBytes),
+      }),
+      this.#book.keepDisk(identity, { ...account, snapshottedBytes: writtenBytes }),
+    ]);
   }
 
   async forgetSnapshot(snapshotId: string): Promise<void> {
-    await rm(this.#snapshotFile(snapshotId), { force: true });
+    await this.#book.forgetSnapshot(snapshotId);
   }
 
   async diskUsage(diskDir: string): Promise<DiskUsage> {
@@ -150,12 +140,12 @@ export class DiskSizes {
     { account, heldBytes, writtenBytes, identity }: MeasuredDisk,
   ): Promise<void> {
     await this.#counter.limit(diskDir, Math.max(1, writtenBytes + account.sizeBytes - heldBytes));
-    await writeAccount(this.#diskFile(identity), { ...account, inheritedBytes: heldBytes - writtenBytes });
+    await this.#book.keepDisk(identity, { ...account, inheritedBytes: heldBytes - writtenBytes });
   }
 
   async #account(diskDir: string, options: { fresh: boolean }): Promise<CountedDisk> {
     const count = await this.#counter.read(diskDir, options);
-    const account = await readDiskAccount(this.#diskFile(count.identity));
+    const account = await this.#book.disk(count.identity);
     if (account !== undefined) return { ...count, account };
     const { referencedBytes } = await this.#engine.usage(diskDir);
     const inheritedBytes = referencedBytes - count.writtenBytes;
@@ -163,21 +153,12 @@ export class DiskSizes {
     return { ...count, account: { sizeBytes, inheritedBytes, snapshottedBytes: 0 } };
   }
 
-  async #snapshotAccount(snapshotId: string, snapshotDir: string) {
-    const account = await readSnapshotAccount(this.#snapshotFile(snapshotId));
+  async #snapshotAccount(snapshotId: string, snapshotDir: string): Promise<SnapshotAccount> {
+    const account = await this.#book.snapshot(snapshotId);
     if (account !== undefined) return account;
     const { referencedBytes, usedBytes } = await this.#engine.usage(snapshotDir);
     const measured = { heldBytes: referencedBytes, addedBytes: usedBytes };
-    await writeAccount(this.#snapshotFile(snapshotId), measured);
+    await this.#book.keepSnapshot(snapshotId, measured);
     return measured;
-  }
-
-  /** By what the tree is, not by its name, so that it goes with the disk when two exchange their names. */
-  #diskFile(identity: string): string {
-    return join(this.#accountsDir, `disk.${identity}.json`);
-  }
-
-  #snapshotFile(snapshotId: string): string {
-    return join(this.#accountsDir, `snapshot.${snapshotId}.json`);
   }
 }

@@ -5,6 +5,7 @@ import type { DiskStore, DiskUsage } from '../disk-store.ts';
 import type { TreeEngine } from '../engines/tree-engine.ts';
 import { hasErrno } from '../native/errno.ts';
 import type { PoolServer } from '../native/pool-server.ts';
+import { AccountBook } from './account-book.ts';
 import { checkId, idOfUnfinished, isTemporaryName, temporaryName } from './disk-names.ts';
 import { DiskSizes } from './disk-sizes.ts';
 
@@ -43,7 +44,8 @@ class EngineDiskStore implements DiskStore {
     this.engine = options.engine.name;
     const { counter } = options.engine;
     if (counter !== undefined) {
-      this.#sizes = new DiskSizes(options.engine, counter, join(options.directory, 'accounts'));
+      const book = new AccountBook(options.server, join(options.directory, 'accounts'));
+      this.#sizes = new DiskSizes(options.engine, counter, book);
     }
   }
 
@@ -80,14 +82,10 @@ class EngineDiskStore implements DiskStore {
     this.#checkSize(diskId, sizeBytes);
     await this.#options.makeRoom?.();
     const draft = this.#temporary('disks', 'new', diskId);
-    await this.#orUndo(draft, async () => {
-      const identity = await this.#options.engine.create(draft, {
-        directories: ['upper', 'work'],
-        limitBytes: sizeBytes,
-      });
-      if (identity !== undefined) await this.#sizes?.openAccount(identity, sizeBytes, 0);
-      await this.#options.server.call('rename', draft, target);
-    });
+    const identity = await this.#orUndo(draft, () =>
+      this.#options.engine.create(target, { draft, directories: ['upper', 'work'], limitBytes: sizeBytes }),
+    );
+    await this.#openAccount(target, identity, sizeBytes, 0);
   }
 
   async cloneDisk(snapshotId: string, diskId: string, sizeBytes: number): Promise<void> {
@@ -220,14 +218,22 @@ class EngineDiskStore implements DiskStore {
     const heldBytes = await this.#sizes.checkFits(snapshotId, source, sizeBytes);
     const limitBytes = this.#sizes.limitOfClone(heldBytes, sizeBytes);
     const identity = await this.#options.engine.clone(source, place, { readOnly: false, limitBytes });
-    await this.#orUndo(place, async () => {
-      if (identity !== undefined) await this.#sizes?.openAccount(identity, sizeBytes, heldBytes);
-    });
+    await this.#openAccount(place, identity, sizeBytes, heldBytes);
   }
 
-  async #orUndo(draft: string, steps: () => Promise<void>): Promise<void> {
+  async #openAccount(
+    place: string,
+    identity: string | undefined,
+    sizeBytes: number,
+    heldBytes: number,
+  ): Promise<void> {
+    if (identity === undefined) return;
+    await this.#orUndo(place, async () => this.#sizes?.openAccount(identity, sizeBytes, heldBytes));
+  }
+
+  async #orUndo<T>(draft: string, steps: () => Promise<T>): Promise<T> {
     try {
-      await steps();
+      return await steps();
     } catch (error) {
       await this.#options.engine.remove(draft);
       throw error;

@@ -27,8 +27,9 @@ export class BtrfsEngine implements TreeEngine {
   }
 
   async create(directory: string, options: CreateOptions = {}): Promise<string> {
-    const names = (options.directories ?? []).join('/');
-    const [id] = await this.#server.call('subvolume-create', directory, this.#limit(options), names);
+    const { draft = directory, directories = [] } = options;
+    const [limit, names] = [this.#limit(options), directories.join('/')];
+    const [id] = await this.#server.call('subvolume-create', draft, limit, names, basename(directory));
     return String(id);
   }
 

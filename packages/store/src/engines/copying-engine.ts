@@ -27,9 +27,11 @@ export class CopyingEngine implements TreeEngine {
     return answer?.toString() === 'reflink';
   }
 
-  async create(directory: string, { directories = [] }: CreateOptions = {}): Promise<undefined> {
-    await mkdir(directory, { mode: 0o755 });
-    for (const name of directories) await mkdir(join(directory, name), { mode: 0o755 });
+  async create(directory: string, options: CreateOptions = {}): Promise<undefined> {
+    const { draft = directory, directories = [] } = options;
+    await mkdir(draft, { mode: 0o755 });
+    for (const name of directories) await mkdir(join(draft, name), { mode: 0o755 });
+    if (draft !== directory) await this.#server.call('rename', draft, directory);
   }
 
   async clone(source: string, target: string, _options: CloneOptions): Promise<undefined> {

@@ -1,6 +1,8 @@
 import type { DiskUsage } from '../disk-store.ts';
 
 export interface CreateOptions {
+  /** Its name beside its own until it is whole. */
+  readonly draft?: string;
   /** Directories that stand in it from the beginning. */
   readonly directories?: readonly string[];
   /** What may be written through it; only for engines with a counter. */

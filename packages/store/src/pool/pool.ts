@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { mkdir, open, realpath, rename, rm, stat, statfs } from 'node:fs/promises';
+import { statfsSync, statSync } from 'node:fs';
+import { mkdir, open, realpath, rename, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -104,7 +105,8 @@ class LoopPool implements Pool {
   }
 
   async grow(): Promise<boolean> {
-    const [pool, { size }] = await Promise.all([statfs(this.directory), stat(this.#image)]);
+    // Asked before each disk is made: a turn through the thread pool would take longer than the two answers.
+    const [pool, { size }] = [statfsSync(this.directory), statSync(this.#image)];
     if (pool.bavail * pool.bsize >= (this.#options.growBelowBytes ?? size / 8)) return false;
     const around = await statfs(this.#home);
     const wanted = roundDown(Math.min(size * 2, size + 0.8 * around.bavail * around.bsize));
