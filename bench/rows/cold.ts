@@ -2,7 +2,7 @@ import { defineRow, medianRatio } from '../harness/row.ts';
 import { atMost } from '../harness/target.ts';
 import { bwrapCommand } from '../peers/bwrap.ts';
 import { Runc } from '../peers/runc.ts';
-import { firstOutputMs, peerOutput } from './first-output.ts';
+import { firstOutputMs, outputCommand } from './first-output.ts';
 
 export const cold = defineRow({
   name: 'cold',
@@ -12,11 +12,11 @@ export const cold = defineRow({
     const daemon = await context.daemon();
     const root = await context.peerRoot();
     const runc = new Runc(context, root);
-    const bundle = await runc.bundle(...peerOutput);
+    const bundle = await runc.bundle(...outputCommand);
     const measured = await context.interleave(
       {
         ours: () => firstOutputMs(daemon, 'cold'),
-        bwrap: () => context.shell.time(bwrapCommand(root, ...peerOutput), 'first line'),
+        bwrap: () => context.shell.time(bwrapCommand(root, ...outputCommand), 'first line'),
         runc: () => context.shell.time(runc.runCommand(bundle), 'first line'),
       },
       { rounds: 100, budgetS: 30 },

@@ -18,7 +18,7 @@ export const exec = defineRow({
     const nsenter = ['nsenter', '--target', String(init.pid), '--all', '--root', '--wd', '/bin/true'];
     const measured = await context.interleave(
       {
-        ours: () => elapsedMs(() => sandbox.exec(['true'])),
+        ours: () => elapsedMs(() => sandbox.exec(['/bin/true'])),
         runc: () => context.shell.time(runc.execCommand(container, '/bin/true')),
         nsenter: () => context.shell.time(nsenter),
       },

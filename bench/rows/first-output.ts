@@ -4,7 +4,7 @@ import type { RunningDaemon } from '@coppice/testkit';
 export const firstOutputMs = async (daemon: RunningDaemon, from: 'pool' | 'cold'): Promise<number> => {
   const startedMs = performance.now();
   const sandbox = await daemon.client.sandboxes.create();
-  const { stdout } = await sandbox.exec(['echo', 'ready']);
+  const { stdout } = await sandbox.exec([...outputCommand]);
   const tookMs = performance.now() - startedMs;
   if (stdout !== 'ready\n') throw new Error(`the sandbox answered ${JSON.stringify(stdout)}`);
   const created = sandbox.info as { readonly from_pool?: boolean } | undefined;
@@ -13,4 +13,5 @@ export const firstOutputMs = async (daemon: RunningDaemon, from: 'pool' | 'cold'
   return tookMs;
 };
 
-export const peerOutput = ['/bin/echo', 'ready'] as const;
+/** What the peers run as well. */
+export const outputCommand = ['/bin/echo', 'ready'] as const;

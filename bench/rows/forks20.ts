@@ -1,7 +1,7 @@
 import { defineRow, medianRatio } from '../harness/row.ts';
 import { atMost } from '../harness/target.ts';
 import { Runc } from '../peers/runc.ts';
-import { peerOutput } from './first-output.ts';
+import { outputCommand } from './first-output.ts';
 import { forksToFirstExecMs } from './forks-to-first-exec.ts';
 
 const count = 20;
@@ -15,7 +15,7 @@ export const forks20 = defineRow({
     const source = await daemon.client.sandboxes.create();
     const { id } = await source.snapshot();
     const runc = new Runc(context, await context.peerRoot());
-    const bundle = await runc.bundle(...peerOutput);
+    const bundle = await runc.bundle(...outputCommand);
     const measured = await context.interleave(
       {
         ours: () => forksToFirstExecMs(daemon, id, count),

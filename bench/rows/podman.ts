@@ -6,7 +6,7 @@ import type { BenchContext } from '../harness/bench-context.ts';
 import { defineRow, medianRatio, NotMeasured } from '../harness/row.ts';
 import { atMost } from '../harness/target.ts';
 import type { PeerRoot } from '../peers/peer-root.ts';
-import { firstOutputMs, peerOutput } from './first-output.ts';
+import { firstOutputMs, outputCommand } from './first-output.ts';
 
 const run = promisify(execFile);
 const cgroupName = `coppice-bench-${process.pid}`;
@@ -23,7 +23,7 @@ const podmanCommand = (context: BenchContext, root: PeerRoot): string[] => [
   ...['--tmpdir', join(context.directory, 'podman-tmp'), '--runtime', 'runc', '--cgroup-manager', 'cgroupfs'],
   ...['run', '--rm', '--network', 'none', '--cgroup-parent', cgroupName],
   // Its own defaults are above what a machine inside a machine may allow.
-  ...['--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1024:1024', '--rootfs', root.path, ...peerOutput],
+  ...['--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1024:1024', '--rootfs', root.path, ...outputCommand],
 ];
 
 export const podman = defineRow({

@@ -2,7 +2,7 @@ import { eventually, type RunningDaemon } from '@coppice/testkit';
 import { defineRow, medianRatio } from '../harness/row.ts';
 import { atMost } from '../harness/target.ts';
 import { bwrapCommand } from '../peers/bwrap.ts';
-import { firstOutputMs, peerOutput } from './first-output.ts';
+import { firstOutputMs, outputCommand } from './first-output.ts';
 
 const poolSize = 2;
 
@@ -25,7 +25,7 @@ export const warm = defineRow({
         bwrap: async () => {
           // The refill is Coppice's own work, so that the peer must not run beside it.
           await eventually('the pool is full', () => poolIsFull(daemon));
-          return context.shell.time(bwrapCommand(root, ...peerOutput), 'first line');
+          return context.shell.time(bwrapCommand(root, ...outputCommand), 'first line');
         },
       },
       { rounds: 100, budgetS: 30 },
