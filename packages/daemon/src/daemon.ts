@@ -69,6 +69,7 @@ export interface DaemonOptions {
 const saveActivityMs = 1_000;
 const reviewLimitsMs = 5_000;
 const backupMs = 30_000;
+const pruneEventsMs = 2_000;
 
 /** The composition root: everything that is in the daemon, and only here by the name of its implementation. */
 export class Daemon {
@@ -110,7 +111,12 @@ export class Daemon {
     const disks = await openDisks(pool, log);
     const network = await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') });
     const drivers: Drivers = {
-      container: new ContainerDriver({ home: home.directory, homeKey: home.key, programs }),
+      container: new ContainerDriver({
+        home: home.directory,
+        homeKey: home.key,
+        programs,
+        ...(config.criu === null ? {} : { criuProgram: config.criu }),
+      }),
       gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
     };
 
@@ -225,6 +231,13 @@ export class Daemon {
       everyMs: reviewLimitsMs,
       work: () => disks.reviewLimits(),
     });
+    const events = new EventService(state, journal, finder);
+    const bounds = { kept: config.limits.events_kept, days: config.limits.events_days };
+    housekeeper.keep({
+      what: 'removing old events',
+      everyMs: pruneEventsMs,
+      work: () => events.prune(bounds, now()),
+    });
     housekeeper.keep({ what: 'the backup of the database', everyMs: backupMs, work: backupOf(state, home) });
 
     const services: Services = {
@@ -267,7 +280,7 @@ export class Daemon {
       ports,
       images,
       tokens,
-      events: new EventService(state, journal, finder),
+      events,
       doctor: new DoctorService({
         network: () => network.probe(),
         state,

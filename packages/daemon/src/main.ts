@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CoppiceError, errorKinds } from '@coppice/protocol';
-import { destination, type Logger, multistream, pino } from 'pino';
+import { type Logger, multistream, pino } from 'pino';
 import { type Config, readConfig } from './config/config.ts';
 import { Home } from './config/home.ts';
 import { HomeLock } from './config/home-lock.ts';
@@ -11,6 +11,7 @@ import { checkMachine } from './config/machine-check.ts';
 import { findPrograms } from './config/programs.ts';
 import { Daemon } from './daemon.ts';
 import { DaemonServer } from './daemon-server.ts';
+import { LogFile } from './services/log-file.ts';
 
 const usage = `usage: coppice-daemon [--home DIR] [--foreground] [--purge] [--restore-backup]
 
@@ -51,7 +52,7 @@ function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options 
 }
 
 function makeLog(home: Home, config: Config, foreground: boolean): Logger {
-  const file = destination({ dest: join(home.logDir, 'daemon.log'), mkdir: true, mode: 0o600, sync: true });
+  const file = new LogFile(join(home.logDir, 'daemon.log'), config.log_max_mb * 1024 * 1024);
   const streams = foreground ? [{ stream: file }, { stream: process.stderr }] : [{ stream: file }];
   return pino({ level: config.log_level, base: { pid: process.pid } }, multistream(streams));
 }

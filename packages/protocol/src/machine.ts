@@ -44,6 +44,7 @@ export type Token = z.infer<typeof tokenSchema>;
 /** The secret is shown once. */
 export const createdTokenSchema = tokenSchema.extend({ secret: z.string() });
 
+/** One of type `events.lost` stands for those `from`–`to` that are no longer kept. */
 export const eventSchema = z.object({
   seq: z.number(),
   at: z.string(),
@@ -52,11 +53,16 @@ export const eventSchema = z.object({
   data: z.record(z.string(), z.unknown()),
 });
 export type Event = z.infer<typeof eventSchema>;
-export const eventsQuery = z.strictObject({
+const eventFilter = {
+  /** 0: all that are kept. */
   after: z.coerce.number().int().min(0).default(0),
-  limit: z.coerce.number().int().min(1).max(10_000).default(1000),
   sandbox: z.string().max(128).optional(),
   type: z.string().max(64).optional(),
+};
+export const eventStreamQuery = z.strictObject(eventFilter);
+export const eventsQuery = z.strictObject({
+  ...eventFilter,
+  limit: z.coerce.number().int().min(1).max(10_000).default(1000),
 });
 export const eventListSchema = z.object({ events: z.array(eventSchema), last_seq: z.number() });
 

@@ -81,7 +81,7 @@ export const routes = {
     summary: 'Events as they happen, from any sequence number (Last-Event-ID or `after`)',
     scope: 'admin',
     answer: 'events',
-    query: machine.eventsQuery,
+    query: machine.eventStreamQuery,
     result: machine.eventSchema,
   }),
 

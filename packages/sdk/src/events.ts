@@ -28,7 +28,8 @@ export class Events {
   }
 
   /**
-   * Events as they happen, without a gap: when the daemon restarts, the stream goes on after the last one seen.
+   * Events as they happen, without a gap: when the daemon restarts, the stream goes on after the last one seen. One of
+   * type `events.lost` says which were no longer kept when they were asked for.
    * Ends when the loop is left or the signal fires.
    */
   async *stream({ after = 0, signal, ...filter }: EventFilter = {}): AsyncGenerator<Event, void, undefined> {

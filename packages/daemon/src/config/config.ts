@@ -43,6 +43,9 @@ const configSchema = z.strictObject({
       sandboxes_per_session: z.int().min(1).max(100_000).default(20),
       /** Of each sandbox: the newest that are kept of what undoes merges and restores. */
       undo_snapshots: z.int().min(1).max(1000).default(10),
+      /** How many events are kept, and how long. */
+      events_kept: z.int().min(100).max(10_000_000).default(100_000),
+      events_days: z.int().min(1).max(3650).default(90),
       /** Of all sandboxes that run, by what they were promised; null: no limit. */
       total_memory_mb: z.int().min(16).nullable().default(null),
       /** Per token. */
@@ -54,6 +57,10 @@ const configSchema = z.strictObject({
   warm_pool: z.int().min(0).max(100).default(2),
   /** The one directory of this machine that agents may move files from and to; null: `transfer` in the home. */
   transfer_dir: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
+  /** Of `log/daemon.log`, and as much again of the one before it. */
+  log_max_mb: z.int().min(1).max(10_240).default(16),
+  /** Keeps the memory of containers; null: the one on the PATH of the system. */
+  criu: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   log_level: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
 });
 export type Config = z.output<typeof configSchema>;

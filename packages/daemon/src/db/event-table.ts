@@ -25,11 +25,16 @@ const toEvent = (row: Row): Event => ({
   data: JSON.parse(row.data) as Record<string, unknown>,
 });
 
-/** Append-only; sequence numbers are never used twice. */
+/** How many go at once: the one connection is held meanwhile. */
+const pruneBatch = 2000;
+
+/** Sequence numbers are never used twice; the oldest events go when there are too many. */
 export class EventTable {
   readonly #insert: Database.Statement;
   readonly #list: Database.Statement<[Record<string, unknown>], Row>;
   readonly #last: Database.Statement<[], { seq: number | null }>;
+  readonly #oldest: Database.Statement<[number], Row>;
+  readonly #deleteUpTo: Database.Statement<[number]>;
 
   constructor(database: SqliteDatabase) {
     this.#insert = database.prepare('INSERT INTO events (at_ms, type, sandbox_id, data) VALUES (?, ?, ?, ?)');
@@ -39,6 +44,11 @@ export class EventTable {
        ORDER BY seq LIMIT @limit`,
     );
     this.#last = database.prepare('SELECT max(seq) AS seq FROM events');
+    this.#oldest = database.prepare(
+      `SELECT seq, at_ms AS atMs, type, sandbox_id AS sandboxId, data FROM events
+       WHERE at_ms >= ? ORDER BY seq LIMIT 1`,
+    );
+    this.#deleteUpTo = database.prepare('DELETE FROM events WHERE seq <= ?');
   }
 
   append(
@@ -55,6 +65,23 @@ export class EventTable {
   list(filter: EventFilter): Event[] {
     const { after, limit, sandboxId = null, type = null } = filter;
     return this.#list.all({ after, limit, sandboxId, type }).map(toEvent);
+  }
+
+  oldest(): Event | undefined {
+    const row = this.#oldest.get(Number.MIN_SAFE_INTEGER);
+    return row && toEvent(row);
+  }
+
+  /** Of those beyond the newest `kept`, or from before `sinceMs`, some of the oldest. Says whether there are more. */
+  prune(kept: number, sinceMs: number): boolean {
+    const last = this.lastSeq();
+    const first = this.oldest()?.seq ?? last;
+    const young = this.#oldest.get(sinceMs)?.seq ?? last;
+    // The newest stays: it is what later ones are counted on from.
+    const end = Math.min(Math.max(last - kept, young - 1), last - 1);
+    if (end < first) return false;
+    this.#deleteUpTo.run(Math.min(end, first + pruneBatch - 1));
+    return end >= first + pruneBatch;
   }
 
   lastSeq(): number {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Event } from '@coppice/protocol';
 import type { State } from '../db/state.ts';
 import type { Journal } from './journal.ts';
@@ -10,6 +11,12 @@ interface EventQuery {
 }
 
 const pageSize = 500;
+const dayMs = 24 * 60 * 60 * 1000;
+
+export interface EventBounds {
+  readonly kept: number;
+  readonly days: number;
+}
 
 export class EventService {
   readonly #state: State;
@@ -23,13 +30,19 @@ export class EventService {
   }
 
   async list(query: EventQuery & { readonly limit: number }): Promise<{ events: Event[]; last_seq: number }> {
+    const lost = this.#lostAfter(query.after);
     const events = this.#state.events.list({
       after: query.after,
-      limit: query.limit,
+      limit: query.limit - lost.length,
       sandboxId: this.#sandboxId(query.sandbox),
       type: query.type,
     });
-    return { events, last_seq: this.#state.events.lastSeq() };
+    return { events: [...lost, ...events], last_seq: this.#state.events.lastSeq() };
+  }
+
+  /** The oldest go, a few at a time, so that calls come in between. */
+  async prune({ kept, days }: EventBounds, nowMs: number): Promise<void> {
+    while (this.#state.events.prune(kept, nowMs - days * dayMs)) await nextTurn();
   }
 
   /**
@@ -56,18 +69,32 @@ export class EventService {
           continue;
         }
         news = false;
+        const lost = this.#lostAfter(after);
         const page = this.#state.events.list({ after, limit: pageSize, sandboxId, type: query.type });
-        if (page.length === pageSize) news = true;
-        for (const event of page) {
-          after = event.seq;
+        const isFull = page.length === pageSize;
+        const seen = isFull ? page.at(-1)!.seq : Math.max(after, this.#state.events.lastSeq());
+        if (isFull) news = true;
+        for (const event of [...lost, ...page]) {
           yield event;
           if (signal.aborted) return;
         }
+        // Also past those that were of another sandbox or type: when they go, nothing is lost here.
+        after = seen;
       }
     } finally {
       unsubscribe();
       signal.removeEventListener('abort', onAbort);
     }
+  }
+
+  /** In place of the events after that one which are no longer kept; the first of all are asked for by 0. */
+  #lostAfter(after: number): Event[] {
+    const oldest = this.#state.events.oldest();
+    if (after === 0 || oldest === undefined || oldest.seq <= after + 1) return [];
+    const seq = oldest.seq - 1;
+    return [
+      { seq, at: oldest.at, type: 'events.lost', sandbox_id: null, data: { from: after + 1, to: seq } },
+    ];
   }
 
   /** A sandbox that is gone still has its events, by its id. */
