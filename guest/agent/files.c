@@ -59,13 +59,20 @@ static uint8_t kind_of(mode_t mode) {
   return 5;
 }
 
+/* Some filesystems keep seconds that are too many to be counted as microseconds. */
+static int64_t microseconds(struct timespec time) {
+  int64_t most = INT64_MAX / 1000000 - 1;
+  int64_t seconds = time.tv_sec > most ? most : time.tv_sec < -most ? -most : time.tv_sec;
+  return seconds * 1000000 + time.tv_nsec / 1000;
+}
+
 void put_stat(struct buffer *b, const char *path, const struct stat *st, const char *target) {
   put_u8(b, kind_of(st->st_mode));
   put_u32(b, st->st_mode & 07777);
   put_u32(b, st->st_uid);
   put_u32(b, st->st_gid);
   put_u64(b, (uint64_t)st->st_size);
-  put_u64(b, (uint64_t)(st->st_mtim.tv_sec * 1000000LL + st->st_mtim.tv_nsec / 1000));
+  put_u64(b, (uint64_t)microseconds(st->st_mtim));
   put_string(b, path);
   put_u8(b, target != NULL);
   if (target != NULL) put_string(b, target);
@@ -180,7 +187,7 @@ void file_read(struct channel *channel, struct reader *body) {
     channel_fail_errno(channel, errno, "cannot open %.1024s", path);
     return;
   }
-  struct stat st;
+  struct stat st = {0};
   if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
     close(fd);
     channel_fail(channel, "invalid_argument", S_ISDIR(st.st_mode) ? EISDIR : EINVAL, "%.1024s is not a regular file", path);

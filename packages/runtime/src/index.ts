@@ -12,6 +12,7 @@ export { ContainerDriver, type ContainerDriverOptions } from './drivers/containe
 export { GvisorDriver, type GvisorDriverOptions } from './drivers/gvisor/gvisor-driver.ts';
 // Guest
 export { connectGuest } from './guest/connect-guest.ts';
+export { GatheredBytes } from './guest/gathered-bytes.ts';
 export type {
   ByteStream,
   ExitStatus,

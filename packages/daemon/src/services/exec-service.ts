@@ -1,5 +1,5 @@
 import { CoppiceError, type ExecResult, type Exit, type execSchema } from '@coppice/protocol';
-import type { GuestProcess, StreamedChunk } from '@coppice/runtime';
+import { GatheredBytes, type GuestProcess, type StreamedChunk } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { GuestAccess, GuestLease } from './guest-access.ts';
 import { outputText, unfinishedTail } from './output-text.ts';
@@ -21,8 +21,7 @@ export interface ExecStream {
 /** Keeps the first bytes of a stream and counts the rest. */
 class CappedOutput {
   readonly #capBytes: number;
-  readonly #chunks: Buffer[] = [];
-  #keptBytes = 0;
+  readonly #kept = new GatheredBytes();
   #seenBytes = 0;
 
   constructor(capBytes: number) {
@@ -31,15 +30,12 @@ class CappedOutput {
 
   add(data: Buffer): void {
     this.#seenBytes += data.length;
-    const room = this.#capBytes - this.#keptBytes;
-    if (room <= 0) return;
-    const kept = data.length <= room ? data : data.subarray(0, room);
-    this.#chunks.push(kept);
-    this.#keptBytes += kept.length;
+    const room = this.#capBytes - this.#kept.length;
+    if (room > 0) this.#kept.add(data.length <= room ? data : data.subarray(0, room));
   }
 
   finish(): { bytes: Buffer; cutBytes: number } {
-    const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+    const { bytes } = this.#kept;
     // A character that the cap split would read as binary.
     const whole =
       this.#seenBytes > bytes.length ? bytes.subarray(0, bytes.length - unfinishedTail(bytes)) : bytes;

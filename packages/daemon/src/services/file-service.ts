@@ -1,8 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 import { posix } from 'node:path';
 import { CoppiceError, type FileEvent, type FileInfo } from '@coppice/protocol';
-import type { FileStat, Guest } from '@coppice/runtime';
+import { type FileStat, GatheredBytes, type Guest } from '@coppice/runtime';
 import { type GuestAccess, withGuest } from './guest-access.ts';
+import { guestTime } from './guest-time.ts';
 
 const editLimitBytes = 16 * 1024 * 1024;
 
@@ -14,7 +15,7 @@ const toFile = (stat: FileStat): FileInfo => ({
   mode: stat.mode.toString(8).padStart(3, '0'),
   uid: stat.uid,
   gid: stat.gid,
-  modified_at: new Date(stat.mtimeMs).toISOString(),
+  modified_at: guestTime(stat.mtimeMs),
   target: stat.target,
 });
 
@@ -174,18 +175,16 @@ export class FileService {
   }
 
   async #readText(guest: Guest, path: string): Promise<string> {
-    const chunks: Buffer[] = [];
-    let size = 0;
+    const gathered = new GatheredBytes();
     for await (const chunk of guest.read(path)) {
-      size += chunk.length;
-      if (size > editLimitBytes)
+      gathered.add(chunk);
+      if (gathered.length > editLimitBytes)
         throw new CoppiceError(
           'too_large',
           `${path} is larger than the ${editLimitBytes} bytes that can be edited at once`,
         );
-      chunks.push(chunk);
     }
-    const bytes = Buffer.concat(chunks);
+    const { bytes } = gathered;
     if (!isUtf8(bytes))
       throw new CoppiceError('invalid_argument', `${path} is not text`, {
         hint: 'Write the whole file instead.',

@@ -8,6 +8,7 @@ import {
 import type { JobInfo } from '@coppice/runtime';
 import type { z } from 'zod';
 import { type GuestAccess, withGuest } from './guest-access.ts';
+import { guestTime } from './guest-time.ts';
 import { outputText } from './output-text.ts';
 import { toExit, toProcessRequest } from './process-request.ts';
 
@@ -15,7 +16,7 @@ const toJob = (job: JobInfo): Job => ({
   id: job.id,
   pid: job.pid,
   command: [...job.argv],
-  started_at: new Date(job.startedAtMs).toISOString(),
+  started_at: guestTime(job.startedAtMs),
   running: job.running,
   exit: job.exit === null ? null : toExit(job.exit),
   log_bytes: job.logBytes,

@@ -7,8 +7,12 @@ export interface ChannelLink {
   send(type: number, channel: number, payload?: Uint8Array): void;
   /** Settles when the bytes are out of the caller's buffer. */
   sendData(channel: number, payload: Uint8Array): Promise<void>;
-  forget(channel: number): void;
+  /** Nothing more is wanted of it; that much may still be on its way. */
+  forget(channel: number, unclaimedBytes: number): void;
 }
+
+/** So many pieces may wait before their order gives way to their number. */
+const mostInOrder = 1024;
 
 /** One call on its way: its answers and streams, with the credit of both directions. */
 export class Channel {
@@ -19,6 +23,7 @@ export class Channel {
   readonly done: Promise<Buffer>;
   readonly #link: ChannelLink;
   readonly #windowBytes: number;
+  readonly #sendWindowBytes: number;
   readonly #reply = Promise.withResolvers<Buffer>();
   readonly #finish = Promise.withResolvers<Buffer>();
   readonly #queue: Piece[] = [];
@@ -39,6 +44,7 @@ export class Channel {
     this.id = id;
     this.#windowBytes = windowBytes;
     this.#receiveCredit = windowBytes;
+    this.#sendWindowBytes = sendWindowBytes;
     this.#sendCredit = sendWindowBytes;
     this.replied = this.#reply.promise;
     this.done = this.#finish.promise;
@@ -60,25 +66,36 @@ export class Channel {
       this.#consume(data.length);
       return;
     }
-    this.#queue.push(Piece.copy(stream, data));
+    this.#enqueue(stream, data);
     this.#wakeReader();
+  }
+
+  /** Pieces are joined, as an agent could otherwise make a thousand bytes of memory of every byte that it sends. */
+  #enqueue(stream: number, data: Buffer): void {
+    const { length } = this.#queue;
+    const last = this.#queue[length - 1];
+    if (last?.stream === stream && last.append(data)) return;
+    // Two streams in turn: which of the two wrote first was never promised.
+    const farBehind = length - this.#queueHead > mostInOrder;
+    const other = farBehind ? this.#queue[length - 2] : undefined;
+    if (other?.stream === stream && other.append(data)) return;
+    this.#queue.push(Piece.copy(stream, data));
   }
 
   receiveFrame(type: number, payload: Buffer): void {
     switch (type) {
       case frameType.reply:
+        if (this.#replied) throw protocolError('it answered a call twice');
         this.#replied = true;
         this.#reply.resolve(payload);
         return;
       case frameType.end:
+        if (this.#inputEnded) throw protocolError('it ended a stream twice');
         this.#inputEnded = true;
         this.#wakeReader();
         return;
       case frameType.credit:
-        if (payload.length !== 4) throw protocolError('a credit is malformed');
-        this.#sendCredit += payload.readUInt32LE(0);
-        if (this.#sendCredit > 2 ** 31) throw protocolError('a credit is too large');
-        this.#wakeWriters();
+        this.#receiveCreditFrame(payload);
         return;
       case frameType.done:
         this.#end();
@@ -89,6 +106,15 @@ export class Channel {
       default:
         throw protocolError('a frame has a type that only the host sends');
     }
+  }
+
+  #receiveCreditFrame(payload: Buffer): void {
+    const more = payload.length === 4 ? payload.readUInt32LE(0) : 0;
+    this.#sendCredit += more;
+    // It gives back what it took, and nothing else.
+    if (more === 0 || this.#sendCredit > this.#sendWindowBytes)
+      throw protocolError('a credit is malformed or too large');
+    this.#wakeWriters();
   }
 
   fail(error: CoppiceError): void {
@@ -167,7 +193,7 @@ export class Channel {
   cancel(): void {
     if (this.#ended) return;
     this.#link.send(frameType.cancel, this.id);
-    this.#link.forget(this.id);
+    this.#link.forget(this.id, this.#receiveCredit);
     this.fail(new CoppiceError('cancelled', 'the call to the sandbox was closed'));
   }
 

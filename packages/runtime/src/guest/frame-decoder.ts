@@ -15,6 +15,8 @@ export class FrameDecoder {
   readonly #handler: FrameHandler;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
+  /** With fewer there is nothing to look at yet, so they are not put together. */
+  #neededBytes = frameHeaderBytes;
   /** The data frame that is passing through. */
   #dataLeft = 0;
   #dataStream = 0;
@@ -58,8 +60,9 @@ export class FrameDecoder {
   }
 
   #takeFrame(chunk: Buffer): Buffer {
+    if (this.#pendingBytes + chunk.length < this.#neededBytes) return this.#hold(chunk);
     const bytes = this.#gather(chunk);
-    if (bytes.length < frameHeaderBytes) return this.#hold(bytes);
+    this.#neededBytes = frameHeaderBytes;
     const length = bytes.readUInt32LE(0);
     const type = bytes[4]!;
     const flags = bytes[5]!;
@@ -74,13 +77,17 @@ export class FrameDecoder {
     }
     if (type === frameType.data) {
       if (flags > 1) throw protocolError('data names an unknown stream');
+      if (length === 0) throw protocolError('a piece of data is empty');
       this.#dataLeft = length;
       this.#dataStream = flags;
       this.#dataChannel = channel;
       return bytes.subarray(frameHeaderBytes);
     }
     if (flags !== 0) throw protocolError('a frame has unknown flags');
-    if (bytes.length < frameHeaderBytes + length) return this.#hold(bytes);
+    if (bytes.length < frameHeaderBytes + length) {
+      this.#neededBytes = frameHeaderBytes + length;
+      return this.#hold(bytes);
+    }
     const payload = Buffer.from(bytes.subarray(frameHeaderBytes, frameHeaderBytes + length));
     this.#handler.onFrame(type, flags, channel, payload);
     return bytes.subarray(frameHeaderBytes + length);

@@ -19,6 +19,7 @@ import type {
   WriteOptions,
 } from './guest.ts';
 import type { GuestLink } from './guest-link.ts';
+import type { Piece } from './piece.ts';
 import {
   checkSignal,
   decodeAll,
@@ -31,10 +32,12 @@ import { RemoteProcess } from './remote-process.ts';
 import { RemotePty } from './remote-pty.ts';
 import { RemoteStream } from './remote-stream.ts';
 import { RemoteWatch } from './remote-watch.ts';
-import { type Operation, operation } from './wire.ts';
+import { type Operation, operation, protocolError } from './wire.ts';
 
 const noMode = 0xffff_ffff;
 const toTheEnd = 2n ** 63n - 1n;
+/** What the agent answers with at most where nothing is said. */
+const jobReadDefaultBytes = 256 << 10;
 
 const checkInteger = (value: number, min: number, max: number, what: string): number => {
   if (Number.isInteger(value) && value >= min && value <= max) return value;
@@ -79,7 +82,7 @@ export class GuestClient implements Guest {
       .u64(checkInteger(options.cursor ?? 0, 0, Number.MAX_SAFE_INTEGER, 'the cursor'))
       .u32(checkInteger(options.maxBytes ?? 0, 0, 2 ** 32 - 1, 'maxBytes'))
       .u32(checkInteger(options.waitMs ?? 0, 0, 2 ** 32 - 1, 'waitMs'));
-    return decodeJobLog(await this.#ask(operation.jobRead, body));
+    return decodeJobLog(await this.#ask(operation.jobRead, body), options.maxBytes || jobReadDefaultBytes);
   }
 
   async signalJob(id: number, signal: number): Promise<void> {
@@ -121,12 +124,13 @@ export class GuestClient implements Guest {
     path: string,
     options: { depth?: number; limit?: number },
   ): Promise<{ entries: FileStat[]; truncated: boolean }> {
+    const limit = checkInteger(options.limit ?? 10_000, 1, 1_000_000, 'the limit');
     const body = this.#path(path)
       .u32(checkInteger(options.depth ?? 1, 1, 4096, 'the depth'))
-      .u32(checkInteger(options.limit ?? 10_000, 1, 1_000_000, 'the limit'));
+      .u32(limit);
     const result = await this.#link.call(operation.list, body.finish());
     const truncated = new BodyReader(result.body).u8() !== 0;
-    return { entries: decodeAll(new BodyReader(result.data), decodeStat), truncated };
+    return { entries: decodeAll(new BodyReader(result.data), decodeStat, limit), truncated };
   }
 
   read(path: string, range: { offset?: number; length?: number } = {}): AsyncIterable<Buffer> {
@@ -136,7 +140,7 @@ export class GuestClient implements Guest {
         ? toTheEnd
         : checkInteger(range.length, 0, Number.MAX_SAFE_INTEGER, 'the length');
     const body = this.#path(path).u64(offset).u64(length).finish();
-    return this.#download(operation.read, body);
+    return this.#download(operation.read, body, range.length);
   }
 
   async write(path: string, data: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<number> {
@@ -237,9 +241,20 @@ export class GuestClient implements Guest {
     await this.#link.call(op, body.finish());
   }
 
-  async *#download(op: Operation, body: Buffer): AsyncGenerator<Buffer, void> {
+  async *#download(
+    op: Operation,
+    body: Buffer,
+    maxBytes = Number.POSITIVE_INFINITY,
+  ): AsyncGenerator<Buffer, void> {
     const channel = this.#link.open(op, body);
-    yield* iterateChannel(channel, (piece) => piece.data, { onAbandoned: () => channel.cancel() });
+    let left = maxBytes;
+    const take = ({ data }: Piece): Buffer => {
+      left -= data.length;
+      if (left >= 0) return data;
+      channel.cancel();
+      throw protocolError('it sent more of a file than was asked for');
+    };
+    yield* iterateChannel(channel, take, { onAbandoned: () => channel.cancel() });
     await channel.done;
   }
 

@@ -4,6 +4,7 @@ import { CoppiceError, isErrorCode } from '@coppice/protocol';
 import { BodyReader } from './body-reader.ts';
 import { Channel, type ChannelLink } from './channel.ts';
 import { FrameDecoder } from './frame-decoder.ts';
+import { GatheredBytes } from './gathered-bytes.ts';
 import {
   encodeHeader,
   frameHeaderBytes,
@@ -28,6 +29,9 @@ export interface GuestLinkOptions {
 
 const defaultWindowBytes = 2 << 20;
 const resultMaxBytes = 64 << 20;
+const sendWindowMaxBytes = 16 << 20;
+/** What may cross the end of a call that was given up, besides its data: its answer, its end, a few credits. */
+const crossingBytes = 2 * frameMaxPayload;
 
 const hints: Readonly<Record<string, string>> = {
   ENOTEMPTY: 'Remove it recursively to remove what is in it as well.',
@@ -46,6 +50,8 @@ export class GuestLink implements ChannelLink {
   readonly #nonce = randomBytes(8);
   #lastId = 0;
   #sendWindowBytes = 0;
+  /** What may still come for calls that were given up. */
+  #strayBytes = 0;
   #hasGreeted = false;
   #failure: CoppiceError | undefined;
 
@@ -116,19 +122,17 @@ export class GuestLink implements ChannelLink {
   /** A request with one answer: its data, and the body of its end. */
   async call(op: Operation, body: Buffer): Promise<{ data: Buffer; body: Buffer }> {
     const channel = this.open(op, body);
-    const pieces: Buffer[] = [];
-    let bytes = 0;
+    const gathered = new GatheredBytes();
     for (let piece = await channel.read(); piece !== undefined; piece = await channel.read()) {
-      pieces.push(piece.data);
-      bytes += piece.data.length;
-      if (bytes > resultMaxBytes) {
+      gathered.add(piece.data);
+      if (gathered.length > resultMaxBytes) {
         channel.cancel();
         throw new CoppiceError('too_large', 'the answer of the sandbox is larger than 64 MiB', {
           hint: 'Ask for less: a smaller limit or depth.',
         });
       }
     }
-    return { data: Buffer.concat(pieces, bytes), body: await channel.done };
+    return { data: gathered.bytes, body: await channel.done };
   }
 
   close(): void {
@@ -152,8 +156,9 @@ export class GuestLink implements ChannelLink {
     });
   }
 
-  forget(channel: number): void {
+  forget(channel: number, unclaimedBytes: number): void {
     this.#channels.delete(channel);
+    this.#strayBytes += unclaimedBytes + crossingBytes;
   }
 
   #greet(): void {
@@ -178,7 +183,7 @@ export class GuestLink implements ChannelLink {
       this.#onLinkFrame(type, payload);
       return;
     }
-    const channel = this.#channelOf(id);
+    const channel = this.#channelOf(id, frameHeaderBytes + payload.length);
     if (channel === undefined) return;
     // Decoded first: what cannot be understood fails the link, and with it this channel.
     const failure = type === frameType.error ? this.#decodeError(payload) : undefined;
@@ -200,6 +205,7 @@ export class GuestLink implements ChannelLink {
     reader.u32();
     this.#sendWindowBytes = reader.u32();
     reader.finish();
+    if (this.#sendWindowBytes > sendWindowMaxBytes) throw protocolError('its window is too large');
     if (magic !== wireMagic || version !== wireVersion || !nonce.equals(this.#nonce)) {
       throw protocolError('it does not answer the greeting');
     }
@@ -208,16 +214,18 @@ export class GuestLink implements ChannelLink {
   }
 
   #onData(stream: number, id: number, piece: Buffer): void {
-    this.#channelOf(id)?.receiveData(stream, piece);
+    this.#channelOf(id, piece.length)?.receiveData(stream, piece);
   }
 
   /** Undefined for a channel that was closed here while its last frames were on their way. */
-  #channelOf(id: number): Channel | undefined {
+  #channelOf(id: number, bytes: number): Channel | undefined {
     if (!this.#hasGreeted) throw protocolError('it speaks before it was greeted');
     const channel = this.#channels.get(id);
-    if (channel === undefined && ((id - this.#lastId) | 0) > 0)
-      throw protocolError('it answers a call that was never made');
-    return channel;
+    if (channel !== undefined) return channel;
+    if (((id - this.#lastId) | 0) > 0) throw protocolError('it answers a call that was never made');
+    this.#strayBytes -= bytes;
+    if (this.#strayBytes < 0) throw protocolError('it goes on with a call that is over');
+    return undefined;
   }
 
   #decodeError(payload: Buffer): CoppiceError {
@@ -226,7 +234,7 @@ export class GuestLink implements ChannelLink {
     const errno = reader.string();
     const message = reader.string();
     reader.finish();
-    const hint = hints[errno];
+    const hint = Object.hasOwn(hints, errno) ? hints[errno] : undefined;
     return new CoppiceError(isErrorCode(code) ? code : 'internal', message, {
       ...(hint === undefined ? {} : { hint }),
       ...(errno === '' ? {} : { details: { errno } }),

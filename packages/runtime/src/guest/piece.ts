@@ -12,8 +12,8 @@ export class Piece {
   static readonly #free: Buffer[] = [];
   readonly stream: number;
   /** One byte before the data is free, for whoever sends it on with a mark of its own. */
-  readonly #memory: Buffer;
-  readonly #bytes: number;
+  #memory: Buffer;
+  #bytes: number;
   #released = false;
 
   private constructor(stream: number, memory: Buffer, bytes: number) {
@@ -29,6 +29,21 @@ export class Piece {
         : (Piece.#free.pop() ?? Buffer.allocUnsafeSlow(1 + frameMaxPayload));
     bytes.copy(memory, 1);
     return new Piece(stream, memory, bytes.length);
+  }
+
+  /** More of the same stream, where it fits. Only before anybody has looked at the data. */
+  append(bytes: Buffer): boolean {
+    const total = this.#bytes + bytes.length;
+    if (total > frameMaxPayload) return false;
+    if (total >= this.#memory.length) {
+      // Twice as much as is needed now, so that many small ones are not copied once for each of them.
+      const larger = Buffer.allocUnsafeSlow(1 + Math.min(frameMaxPayload, total * 2));
+      this.#memory.copy(larger, 1, 1, 1 + this.#bytes);
+      this.#memory = larger;
+    }
+    bytes.copy(this.#memory, 1 + this.#bytes);
+    this.#bytes = total;
+    return true;
   }
 
   get data(): Buffer {

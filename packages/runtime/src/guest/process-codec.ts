@@ -71,14 +71,18 @@ export const decodeJob = (reader: BodyReader): JobInfo => {
   return { id, pid, argv, startedAtMs, keepAwake, running: exit === null, exit, logBytes, logStart };
 };
 
-export const decodeJobLog = (reader: BodyReader): JobLog => {
+export const decodeJobLog = (reader: BodyReader, maxBytes: number): JobLog => {
   const cursor = reader.u64();
   const droppedBytes = reader.u64();
   const exit = decodeExit(reader);
   const chunks: OutputChunk[] = [];
+  let bytes = 0;
   while (reader.remaining > 0) {
     const stream = reader.u8() === 0 ? 'stdout' : 'stderr';
-    chunks.push({ stream, data: reader.bytes(reader.u32()) });
+    const data = reader.bytes(reader.u32());
+    bytes += data.length;
+    if (data.length === 0 || bytes > maxBytes) throw protocolError('a log is not as long as it may be');
+    chunks.push({ stream, data });
   }
   return { chunks, cursor, droppedBytes, running: exit === null, exit };
 };
@@ -93,8 +97,15 @@ export const decodePty = (reader: BodyReader): PtyInfo => {
   return { id, pid, argv, cols, rows, running: exit === null, exit };
 };
 
-export const decodeAll = <T>(reader: BodyReader, decode: (reader: BodyReader) => T): T[] => {
+export const decodeAll = <T>(
+  reader: BodyReader,
+  decode: (reader: BodyReader) => T,
+  limit = Number.POSITIVE_INFINITY,
+): T[] => {
   const items: T[] = [];
-  while (reader.remaining > 0) items.push(decode(reader));
+  while (reader.remaining > 0) {
+    if (items.length >= limit) throw protocolError('it lists more than was asked for');
+    items.push(decode(reader));
+  }
   return items;
 };

@@ -1,3 +1,4 @@
+import { GatheredBytes } from '@coppice/runtime';
 import { unfinishedTail } from '../../services/output-text.ts';
 import { fileType } from './file-type.ts';
 import type { ToolContext } from './tool-context.ts';
@@ -26,9 +27,9 @@ export const readGuestFile = async (
     offset,
     length: limit + 1,
   });
-  const chunks: Buffer[] = [];
-  for await (const chunk of source) chunks.push(chunk);
-  const read = Buffer.concat(chunks);
+  const gathered = new GatheredBytes();
+  for await (const chunk of source) gathered.add(chunk);
+  const read = gathered.bytes;
   const truncated = read.length > limit;
   let part = truncated ? read.subarray(0, limit) : read;
   const { isText, mimeType } = fileType(path, part, truncated);

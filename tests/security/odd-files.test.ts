@@ -1,0 +1,30 @@
+import type { Sandbox } from '@coppice/sdk';
+import { RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+describe('what a sandbox may have on its disk', () => {
+  let daemon: RunningDaemon;
+  let sandbox: Sandbox;
+
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start();
+    sandbox = await daemon.client.sandboxes.create({ name: 'odd' });
+  });
+  afterAll(() => daemon?.[Symbol.asyncDispose]());
+
+  test('times that no calendar has are shown as the last or first there is', async () => {
+    await sandbox.exec('mkdir /root/times && cd /root/times && touch plain');
+    const { exit_code: code, stderr } = await sandbox.exec(
+      'cd /root/times && touch -d @9000000000000 late && touch -d @9000000000000000000 latest && touch -d @-9000000000000 early',
+    );
+    expect(stderr).toBe('');
+    expect(code).toBe(0);
+    const { entries } = await sandbox.files.list('/root/times');
+    expect(entries.map(({ name, modified_at: at }) => [name, at.slice(0, 4)])).toEqual([
+      ['early', '0000'],
+      ['late', '9999'],
+      ['latest', '9999'],
+      ['plain', String(new Date().getUTCFullYear())],
+    ]);
+  });
+});
