@@ -347,11 +347,13 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
     const bool was_dir = old && old->record->type == 'd';
     bool metadata = part == INSIDE && (!was_dir || !same_but_hash(old, new));
     const bool below = !was_dir || memcmp(old->record->hash, new->record->hash, HASH_LEN) != 0;
-    struct node look = {0};
     if (was_dir && !below) {
-      look = node_load(work->store, new_at, new->record->hash, here(work));
-      const bool relink = (look.flags & NODE_HAS_LINKS) && work->replaced.used;
-      node_free(&look);
+      bool relink = (to_node->flags & NODE_HAS_LINKS) && work->replaced.used;
+      if (relink) {
+        struct node look = node_load(work->store, new_at, new->record->hash, here(work));
+        relink = look.flags & NODE_HAS_LINKS;
+        node_free(&look);
+      }
       if (!relink && !metadata) return false;
       if (!relink) {
         if (work->applying) set_metadata(work, dir, name, new->record, new->xattrs, NULL), work->result->adjusted++;

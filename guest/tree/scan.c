@@ -1,37 +1,21 @@
 #define _GNU_SOURCE
 #include "scan.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ignore.h"
 #include "jobs.h"
+#include "listing.h"
 #include "xattrs.h"
 
 /* Kernel clocks tick at 100 Hz at the slowest; what changed within two ticks of the walk's start is read again. */
 #define RACY_NS 20000000
 #define BTRFS_EMPTY_SUBVOLUME_INO 2
-
-struct item {
-  char *name;
-  size_t name_len;
-  uint64_t ino, dev, size, rdev;
-  int64_t mtime_ns, ctime_ns;
-  uint32_t mode, uid, gid;
-  uint8_t type;
-  bool changed, unsettled, gone; /* gone: between the listing and the reading */
-  const char *link;        /* of a hard link: the path of the first one */
-  const struct record *old; /* in the index */
-  uint32_t old_at;
-  uint8_t hash[HASH_LEN];
-  struct location location;
-};
 
 struct walk {
   bool skips; /* directories that a restore has not touched */
@@ -76,56 +60,6 @@ int64_t filesystem_moment(struct store *store) {
   return (int64_t)stat.st_mtim.tv_sec * 1000000000 + stat.st_mtim.tv_nsec;
 }
 
-static void item_stat(struct item *item, const struct stat *stat) {
-  item->ino = stat->st_ino;
-  item->dev = stat->st_dev;
-  item->size = (uint64_t)stat->st_size;
-  item->rdev = stat->st_rdev;
-  item->mtime_ns = (int64_t)stat->st_mtim.tv_sec * 1000000000 + stat->st_mtim.tv_nsec;
-  item->ctime_ns = (int64_t)stat->st_ctim.tv_sec * 1000000000 + stat->st_ctim.tv_nsec;
-  item->mode = stat->st_mode & 07777;
-  item->uid = stat->st_uid;
-  item->gid = stat->st_gid;
-}
-
-static int by_name(const void *a, const void *b) {
-  const struct item *x = a, *y = b;
-  return name_compare(x->name, x->name_len, y->name, y->name_len);
-}
-
-/* All names of a directory, sorted by bytes. They live in `names`. */
-static struct item *read_names(int fd, const char *path, struct buf *names, size_t *count, bool *has_ignore) {
-  struct buf raw = {0};
-  static uint8_t chunk[256 * 1024];
-  for (;;) {
-    const long got = syscall(SYS_getdents64, fd, chunk, sizeof chunk);
-    if (got < 0) die_errno("list", path);
-    if (got == 0) break;
-    for (long at = 0; at < got;) {
-      const struct dirent64 *entry = (const struct dirent64 *)(chunk + at);
-      at += entry->d_reclen;
-      const char *name = entry->d_name;
-      if (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]))) continue;
-      if (strcmp(name, IGNORE_FILE) == 0) *has_ignore = true;
-      const size_t offset = names->len, len = strlen(name);
-      buf_add(names, name, len + 1);
-      buf_add(&raw, &offset, sizeof offset);
-      buf_add(&raw, &len, sizeof len);
-    }
-  }
-  *count = raw.len / (2 * sizeof(size_t));
-  struct item *items = calloc(*count + 1, sizeof *items);
-  if (!items) die("limit_reached", "out of memory");
-  const size_t *pairs = (const size_t *)raw.data;
-  for (size_t i = 0; i < *count; i++) {
-    items[i].name = (char *)names->data + pairs[2 * i];
-    items[i].name_len = pairs[2 * i + 1];
-  }
-  free(raw.data);
-  qsort(items, *count, sizeof *items, by_name);
-  return items;
-}
-
 static size_t path_push(struct walk *walk, const char *name, size_t len) {
   const size_t before = walk->path.len;
   if (before) buf_add(&walk->path, "/", 1);
@@ -140,50 +74,44 @@ static void path_pop(struct walk *walk, size_t before) {
   walk->path.data[before] = 0;
 }
 
-static uint8_t type_of(uint32_t mode) {
-  return S_ISREG(mode) ? 'f' : S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : S_ISFIFO(mode) ? 'p' : S_ISCHR(mode) ? 'c' : S_ISBLK(mode) ? 'b' : 0;
-}
-
-/* Stats the items, drops what is ignored, outside the selection or cannot be stored, and finds each in the index. */
-static size_t examine(struct walk *walk, int fd, struct item *items, size_t count, const struct ignore_list *rules, bool filter,
+/* Drops what is ignored, outside the selection or cannot be stored, and finds each item in the index. */
+static size_t examine(struct walk *walk, const struct listing *listing, const struct ignore_list *rules, bool filter,
                       const struct block *block) {
   struct cursor old = {0};
   if (block) cursor_start(&old, block->canonical, block->header->canonical_len);
   size_t kept = 0;
-  for (size_t i = 0; i < count; i++) {
-    struct item item = items[i];
-    struct stat stat;
-    if (fstatat(fd, item.name, &stat, AT_SYMLINK_NOFOLLOW) != 0) {
-      if (errno == ENOENT) continue; /* gone between the listing and now */
-      const size_t before = path_push(walk, item.name, item.name_len);
+  for (size_t i = 0; i < listing->count; i++) {
+    struct item item = listing->items[i];
+    const bool is_dir = item.type == 'd';
+    if (item.error) {
+      if (item.error == ENOENT) continue; /* gone between the listing and now */
+      path_push(walk, item.name, item.name_len);
+      errno = item.error;
       die_errno("stat", (char *)walk->path.data);
-      path_pop(walk, before);
     }
-    if (rules || filter || stat.st_nlink > 1 || S_ISDIR(stat.st_mode)) {
+    if (rules || filter || item.nlink > 1 || is_dir) {
       const size_t before = path_push(walk, item.name, item.name_len);
       const char *path = (char *)walk->path.data;
-      bool skip = rules && ignored(rules, path, S_ISDIR(stat.st_mode));
+      bool skip = rules && ignored(rules, path, is_dir);
       if (filter && !skip) {
         const int part = selected(&walk->options->selection, path, walk->path.len);
-        skip = part == OUTSIDE || (part == ON_THE_WAY && !S_ISDIR(stat.st_mode));
+        skip = part == OUTSIDE || (part == ON_THE_WAY && !is_dir);
       }
-      if (!skip && S_ISREG(stat.st_mode) && stat.st_nlink > 1) {
-        void **first = map_at(&walk->links, stat.st_ino, stat.st_dev);
+      if (!skip && item.type == 'f' && item.nlink > 1) {
+        void **first = map_at(&walk->links, item.ino, item.dev);
         if (*first) item.link = *first;
         else *first = must_strdup(path);
       }
-      if (!skip && walk->options->whole_tree && S_ISDIR(stat.st_mode) && stat.st_ino == BTRFS_EMPTY_SUBVOLUME_INO &&
-          !walk->result->nested)
+      if (!skip && walk->options->whole_tree && is_dir && item.ino == BTRFS_EMPTY_SUBVOLUME_INO && !walk->result->nested)
         walk->result->nested = must_strdup(path);
       path_pop(walk, before);
       if (skip) continue;
     }
-    item.type = item.link ? 'h' : type_of(stat.st_mode);
+    if (item.link) item.type = 'h';
     if (!item.type) {
       walk->result->sockets++;
       continue;
     }
-    item_stat(&item, &stat);
     if (item.type == 'c' || item.type == 'b') item.size = item.rdev;
     if (item.type == 'd') item.size = 0;
     while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) < 0) cursor_next(&old);
@@ -206,7 +134,7 @@ static size_t examine(struct walk *walk, int fd, struct item *items, size_t coun
     }
     if (item.type == 'f') walk->result->files++, walk->result->bytes += item.size;
     else if (item.type != 'd') walk->result->files++;
-    items[kept++] = item;
+    listing->items[kept++] = item;
   }
   return kept;
 }
@@ -341,8 +269,9 @@ static struct stat_key key_of(const struct walk *walk, const struct item *item) 
   return (struct stat_key){item->ino, item->ctime_ns, racy ? STAT_RACY : 0, 0};
 }
 
-static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool filter, const struct tree_ref *prefer,
-                     struct root *out, uint32_t *flags_out);
+static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
+                     const struct tree_ref *prefer, struct root *out, uint32_t *flags_out);
+static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags);
 
 /* Descends into the directories of `items`. Answers whether one of them is not what the index says. */
 static bool scan_below(struct walk *walk, int fd, struct item *items, size_t count, struct ignore_list *rules, bool filter,
@@ -350,10 +279,19 @@ static bool scan_below(struct walk *walk, int fd, struct item *items, size_t cou
   bool changed = false;
   struct cursor wanted = {0};
   if (prefer->bytes) cursor_start(&wanted, prefer->canonical, prefer->canonical_len);
+  size_t directories = 0, at = 0;
+  for (size_t i = 0; i < count; i++) directories += items[i].type == 'd';
+  struct ahead *ahead = must_alloc(directories * sizeof *ahead);
+  for (size_t i = 0; i < count; i++)
+    if (items[i].type == 'd') ahead[at++] = (struct ahead){.dir = fd, .name = items[i].name};
+  /* Most will be skipped where some can be: then each is read when it is its turn. */
+  if (!walk->skips) ahead_offer(ahead, directories);
+  at = 0;
   for (size_t i = 0; i < count; i++) {
     struct item *item = &items[i];
     if (item->type == 'h') *flags |= NODE_HAS_LINKS;
     if (item->type != 'd') continue;
+    struct ahead *next = &ahead[at++];
     while (wanted.valid && name_compare(wanted.entry.name, wanted.entry.record->name_len, item->name, item->name_len) < 0)
       cursor_next(&wanted);
     struct tree_ref child_prefer = {0};
@@ -364,19 +302,21 @@ static bool scan_below(struct walk *walk, int fd, struct item *items, size_t cou
       child_prefer.root.location = prefer->locations[wanted.index];
     }
     const size_t before = path_push(walk, item->name, item->name_len);
-    const int child = openat(fd, item->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (child < 0 && errno == ENOENT) {
-      item->gone = changed = true;
-      path_pop(walk, before);
-      continue;
-    }
-    if (child < 0 && (errno == ENOTDIR || errno == ELOOP))
-      die("wrong_state", "%s became something else while the worktree was read", (char *)walk->path.data);
-    if (child < 0) die_errno("open", (char *)walk->path.data);
-    const bool child_filter = filter && selected(&walk->options->selection, (char *)walk->path.data, walk->path.len) != INSIDE;
     struct root root;
     uint32_t child_flags;
-    scan_dir(walk, child, rules, child_filter, &child_prefer, &root, &child_flags);
+    if (!skip_untouched(walk, &child_prefer, &root, &child_flags)) {
+      if (walk->skips) ahead_offer(next, 1);
+      const struct listing child = ahead_listing(next);
+      if (child.fd < 0 && child.error == ENOENT) {
+        item->gone = changed = true;
+        path_pop(walk, before);
+        continue;
+      }
+      if (child.fd < 0 && (child.error == ENOTDIR || child.error == ELOOP))
+        die("wrong_state", "%s became something else while the worktree was read", (char *)walk->path.data);
+      const bool child_filter = filter && selected(&walk->options->selection, (char *)walk->path.data, walk->path.len) != INSIDE;
+      scan_dir(walk, child, rules, child_filter, &child_prefer, &root, &child_flags);
+    }
     *flags |= child_flags;
     path_pop(walk, before);
     const bool known = item->old && item->old->type == 'd' && walk->options->locations_hold &&
@@ -386,6 +326,7 @@ static bool scan_below(struct walk *walk, int fd, struct item *items, size_t cou
     memcpy(item->hash, root.hash, HASH_LEN);
     item->location = root.location;
   }
+  free(ahead);
   return changed;
 }
 
@@ -448,20 +389,18 @@ static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, str
   return true;
 }
 
-static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool filter, const struct tree_ref *prefer_ref,
-                     struct root *out, uint32_t *flags_out) {
-  if (skip_untouched(walk, prefer_ref, out, flags_out)) {
-    close(fd);
-    return false;
+static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
+                     const struct tree_ref *prefer_ref, struct root *out, uint32_t *flags_out) {
+  if (listing.error) {
+    errno = listing.error;
+    die_errno(listing.fd < 0 ? "open" : "list", (char *)walk->path.data);
   }
-  struct buf names = {0};
-  size_t count;
-  bool has_ignore = false;
   walk->result->directories++;
-  struct item *items = read_names(fd, (char *)walk->path.data, &names, &count, &has_ignore);
-  struct ignore_list *rules = has_ignore ? ignore_load(fd, (char *)walk->path.data, above) : above;
+  const int fd = listing.fd;
+  struct item *items = listing.items;
+  struct ignore_list *rules = listing.has_ignore ? ignore_load(fd, (char *)walk->path.data, above) : above;
   struct block *block = walk->have_index ? index_find(&walk->index, (char *)walk->path.data, walk->path.len) : NULL;
-  count = examine(walk, fd, items, count, rules, filter, block);
+  size_t count = examine(walk, &listing, rules, filter, block);
   struct node prefer = {0};
   if (prefer_ref->present) prefer = node_load(walk->store, prefer_ref->root.location, prefer_ref->root.hash, (char *)walk->path.data);
 
@@ -522,9 +461,7 @@ static bool scan_dir(struct walk *walk, int fd, struct ignore_list *above, bool 
   *flags_out = flags;
   node_free(&prefer);
   if (rules != above) ignore_free(rules);
-  free(items);
-  free(names.data);
-  close(fd);
+  listing_free(&listing);
   return changed;
 }
 
@@ -563,8 +500,6 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   walk.path.len = 0;
   const int fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) die_errno("open", options->directory);
-  const int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (again < 0) die_errno("open", options->directory);
   struct tree_ref prefer = {0};
   if (options->prefer) {
     struct node top = node_load(store, options->prefer->location, options->prefer->hash, "");
@@ -577,7 +512,11 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   }
   struct root top;
   uint32_t flags;
-  scan_dir(&walk, again, NULL, options->selection.count > 0, &prefer, &top, &flags);
+  if (!skip_untouched(&walk, &prefer, &top, &flags)) {
+    struct listing listing;
+    listing_read(fd, ".", &listing);
+    scan_dir(&walk, listing, NULL, options->selection.count > 0, &prefer, &top, &flags);
+  }
   finish_root(&walk, fd, &top, flags);
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)

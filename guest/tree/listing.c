@@ -1,0 +1,175 @@
+#define _GNU_SOURCE
+#include "listing.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ignore.h"
+
+#define CHUNK (64 * 1024)
+#define THREADS_MAX 7
+/* Fewer are read sooner than another thread wakes up. */
+#define WORTH_THREADS 4
+/* What is read and not asked for yet takes memory, and a file descriptor each. */
+#define READY_MAX 128
+#define READY_ITEMS_MAX 32768
+
+void item_stat(struct item *item, const struct stat *stat) {
+  item->ino = stat->st_ino;
+  item->dev = stat->st_dev;
+  item->size = (uint64_t)stat->st_size;
+  item->rdev = stat->st_rdev;
+  item->nlink = stat->st_nlink;
+  item->mtime_ns = (int64_t)stat->st_mtim.tv_sec * 1000000000 + stat->st_mtim.tv_nsec;
+  item->ctime_ns = (int64_t)stat->st_ctim.tv_sec * 1000000000 + stat->st_ctim.tv_nsec;
+  item->mode = stat->st_mode & 07777;
+  item->uid = stat->st_uid;
+  item->gid = stat->st_gid;
+}
+
+static uint8_t type_of(uint32_t mode) {
+  return S_ISREG(mode) ? 'f' : S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : S_ISFIFO(mode) ? 'p' : S_ISCHR(mode) ? 'c' : S_ISBLK(mode) ? 'b' : 0;
+}
+
+static int by_name(const void *a, const void *b) {
+  const struct item *x = a, *y = b;
+  return name_compare(x->name, x->name_len, y->name, y->name_len);
+}
+
+static bool read_names(struct listing *listing) {
+  struct buf raw = {0};
+  uint8_t *chunk = must_alloc(CHUNK);
+  long got;
+  while ((got = syscall(SYS_getdents64, listing->fd, chunk, CHUNK)) > 0) {
+    for (long at = 0; at < got;) {
+      const struct dirent64 *entry = (const struct dirent64 *)(chunk + at);
+      at += entry->d_reclen;
+      const char *name = entry->d_name;
+      if (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]))) continue;
+      if (strcmp(name, IGNORE_FILE) == 0) listing->has_ignore = true;
+      const size_t offset = listing->names.len, len = strlen(name);
+      buf_add(&listing->names, name, len + 1);
+      buf_add(&raw, &offset, sizeof offset);
+      buf_add(&raw, &len, sizeof len);
+    }
+  }
+  free(chunk);
+  listing->count = raw.len / (2 * sizeof(size_t));
+  listing->items = calloc(listing->count + 1, sizeof *listing->items);
+  if (!listing->items) die("limit_reached", "out of memory");
+  const size_t *pairs = (const size_t *)raw.data;
+  for (size_t i = 0; i < listing->count; i++) {
+    listing->items[i].name = (char *)listing->names.data + pairs[2 * i];
+    listing->items[i].name_len = pairs[2 * i + 1];
+  }
+  free(raw.data);
+  return got == 0;
+}
+
+void listing_read(int dir, const char *name, struct listing *out) {
+  memset(out, 0, sizeof *out);
+  out->fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (out->fd < 0 || !read_names(out)) {
+    out->error = errno;
+    return;
+  }
+  qsort(out->items, out->count, sizeof *out->items, by_name);
+  for (size_t i = 0; i < out->count; i++) {
+    struct item *item = &out->items[i];
+    struct stat stat;
+    if (fstatat(out->fd, item->name, &stat, AT_SYMLINK_NOFOLLOW) != 0) {
+      item->error = errno;
+      continue;
+    }
+    item->type = type_of(stat.st_mode);
+    item_stat(item, &stat);
+  }
+}
+
+void listing_free(struct listing *listing) {
+  if (listing->fd >= 0) close(listing->fd);
+  free(listing->items);
+  free(listing->names.data);
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t offered = PTHREAD_COND_INITIALIZER, read_one = PTHREAD_COND_INITIALIZER;
+static struct ahead *soonest; /* of those that wait */
+static size_t ready, ready_items;
+static unsigned threads;
+
+static void forget_waiting(struct ahead *one) {
+  if (one->sooner) one->sooner->later = one->later;
+  else soonest = one->later;
+  if (one->later) one->later->sooner = one->sooner;
+}
+
+static bool may_read(void) { return soonest && ready < READY_MAX && ready_items < READY_ITEMS_MAX; }
+
+/* Under the lock, which is given up for the reading. */
+static void read_ahead(struct ahead *one) {
+  forget_waiting(one);
+  one->state = AHEAD_TAKEN;
+  ready++;
+  pthread_mutex_unlock(&lock);
+  listing_read(one->dir, one->name, &one->listing);
+  pthread_mutex_lock(&lock);
+  one->state = AHEAD_READY;
+  ready_items += one->listing.count;
+}
+
+static void *reader(void *unused) {
+  (void)unused;
+  pthread_mutex_lock(&lock);
+  for (;;) {
+    while (!may_read()) pthread_cond_wait(&offered, &lock);
+    read_ahead(soonest);
+    pthread_cond_signal(&read_one);
+  }
+  return NULL;
+}
+
+static void start_threads(void) {
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  const unsigned wanted = processors > THREADS_MAX ? THREADS_MAX : processors > 1 ? (unsigned)processors - 1 : 0;
+  for (; threads < wanted; threads++) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, reader, NULL) != 0) return;
+  }
+}
+
+void ahead_offer(struct ahead *list, size_t count) {
+  pthread_mutex_lock(&lock);
+  if (count >= WORTH_THREADS && !threads) start_threads();
+  for (size_t i = count; i-- > 0;) {
+    struct ahead *one = &list[i];
+    one->state = AHEAD_WAITS;
+    one->sooner = NULL;
+    one->later = soonest;
+    if (soonest) soonest->sooner = one;
+    soonest = one;
+  }
+  if (count >= WORTH_THREADS) pthread_cond_broadcast(&offered);
+  pthread_mutex_unlock(&lock);
+}
+
+struct listing ahead_listing(struct ahead *one) {
+  pthread_mutex_lock(&lock);
+  while (one->state != AHEAD_READY) {
+    /* While another thread reads this one, the next may as well be read here. */
+    if (one->state == AHEAD_WAITS) read_ahead(one);
+    else if (may_read()) read_ahead(soonest);
+    else pthread_cond_wait(&read_one, &lock);
+  }
+  ready--;
+  ready_items -= one->listing.count;
+  if (may_read()) pthread_cond_signal(&offered);
+  pthread_mutex_unlock(&lock);
+  return one->listing;
+}
