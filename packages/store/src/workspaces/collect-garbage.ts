@@ -1,10 +1,10 @@
-import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { writeFileAtomically } from './atomic-file.ts';
 import { listIntents } from './intent.ts';
 import { killPoint } from './kill-point.ts';
+import { randomBytes } from './random-bytes.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
 import type { WorkspaceSession } from './workspace-session.ts';

@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { userInfo } from 'node:os';
 import { CoppiceError } from '@coppice/protocol/errors';
+import { sha256 } from './sha256.ts';
 import type { WorkspaceEvent } from './workspace-event.ts';
 
 export type LogLine = WorkspaceEvent & {
@@ -20,15 +21,19 @@ export type LogLine = WorkspaceEvent & {
   readonly hash: string;
 };
 
-const firstHash = '0'.repeat(64);
+/** How far a log has been read. Lines are only ever added, so that the rest can be read later. */
+export interface LogPosition {
+  readonly bytes: number;
+  readonly lines: number;
+}
 
-/** Loads node:crypto only where a hash is needed: reading the log does not. */
-const hashOf = (line: Omit<LogLine, 'hash'>): string =>
-  process
-    .getBuiltinModule('node:crypto')
-    .createHash('sha256')
-    .update(JSON.stringify([line.seq, line.at, line.by, line.type, line.data, line.prev]))
-    .digest('hex');
+const logStart: LogPosition = { bytes: 0, lines: 0 };
+const firstHash = '0'.repeat(64);
+const newline = 10;
+
+/** What the hash of a line covers. */
+const hashed = (line: Omit<LogLine, 'hash'>): string =>
+  JSON.stringify([line.seq, line.at, line.by, line.type, line.data, line.prev]);
 
 const userName = (): string => {
   try {
@@ -54,23 +59,38 @@ export class EventLog {
     this.#path = path;
   }
 
-  read(): LogLine[] {
-    const text = readFileSync(this.#path, 'utf8');
+  /** From where an earlier reading ended, or from the beginning. */
+  read(from: LogPosition = logStart): { lines: LogLine[]; end: LogPosition } {
+    const bytes = this.#bytesFrom(from.bytes);
     const lines: LogLine[] = [];
     // After the last newline stands nothing, or a line whose writer died: that one did not happen.
-    const end = text.lastIndexOf('\n');
-    if (end < 0) return lines;
-    for (const line of text.slice(0, end).split('\n')) {
+    const end = bytes.lastIndexOf(newline) + 1;
+    if (end === 0) return { lines, end: from };
+    for (const line of bytes.toString('utf8', 0, end - 1).split('\n')) {
       try {
         lines.push(JSON.parse(line) as LogLine);
       } catch (cause) {
-        throw new CoppiceError('corrupt', `line ${lines.length + 1} of the workspace's log cannot be read`, {
+        const number = from.lines + lines.length + 1;
+        throw new CoppiceError('corrupt', `line ${number} of the workspace's log cannot be read`, {
           hint: `Run \`jvs doctor --strict\`; the log is ${this.#path}.`,
           cause,
         });
       }
     }
-    return lines;
+    return { lines, end: { bytes: from.bytes + end, lines: from.lines + lines.length } };
+  }
+
+  #bytesFrom(start: number): Buffer {
+    const file = openSync(this.#path, 'r');
+    try {
+      const bytes = Buffer.alloc(Math.max(0, fstatSync(file).size - start));
+      let length = 0;
+      for (let got = -1; got !== 0 && length < bytes.length; length += got)
+        got = readSync(file, bytes, length, bytes.length - length, start + length);
+      return bytes.subarray(0, length);
+    } finally {
+      closeSync(file);
+    }
   }
 
   /** The caller holds the lock of the log. What is not `durable` may be lost with the power, and nothing else. */
@@ -85,7 +105,7 @@ export class EventLog {
       for (const event of events) {
         seq += 1;
         const line = { seq, at: new Date().toISOString(), by: userName(), ...event, prev };
-        const whole = { ...line, hash: hashOf(line) } as LogLine;
+        const whole = { ...line, hash: sha256(hashed(line)) } as LogLine;
         prev = whole.hash;
         added.push(whole);
       }
@@ -104,9 +124,9 @@ export class EventLog {
       const from = Math.max(0, size - span);
       const bytes = Buffer.alloc(size - from);
       readSync(file, bytes, 0, bytes.length, from);
-      const end = bytes.lastIndexOf(10);
+      const end = bytes.lastIndexOf(newline);
       if (end < 0 && from === 0) return { last: undefined, end: 0 };
-      const start = bytes.lastIndexOf(10, end - 1);
+      const start = bytes.lastIndexOf(newline, end - 1);
       if (start < 0 && from > 0) continue;
       const text = bytes.toString('utf8', start + 1, end);
       try {
@@ -119,6 +139,7 @@ export class EventLog {
 
   /** Recomputes every hash. */
   problems(): LogProblem[] {
+    const { createHash } = process.getBuiltinModule('node:crypto');
     const found: LogProblem[] = [];
     const text = readFileSync(this.#path, 'utf8');
     let prev = firstHash;
@@ -131,7 +152,10 @@ export class EventLog {
           found.push({ line: index + 1, problem: 'does not follow the line before it' });
         if (line.seq !== index + 1) found.push({ line: index + 1, problem: 'has the wrong number' });
         const { hash, ...rest } = line;
-        if (hashOf(rest as Omit<LogLine, 'hash'>) !== hash) {
+        const computed = createHash('sha256')
+          .update(hashed(rest as Omit<LogLine, 'hash'>))
+          .digest('hex');
+        if (computed !== hash) {
           found.push({ line: index + 1, problem: 'does not match its hash: it was edited' });
         }
         prev = hash;

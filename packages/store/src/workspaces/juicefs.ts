@@ -1,7 +1,5 @@
-import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
-import { promisify } from 'node:util';
 import { CoppiceError } from '@coppice/protocol/errors';
 
 const onPath = (program: string): boolean =>
@@ -31,6 +29,9 @@ export const juicefsMountOf = (directory: string, mounts: string): string | unde
 
 /** Clones metadata only. The destination must not exist: JuiceFS refuses one that does. */
 export const juicefsClone = async (from: string, to: string): Promise<void> => {
+  // Loaded when it is used: most workspaces are elsewhere.
+  const { execFile } = process.getBuiltinModule('node:child_process');
+  const { promisify } = process.getBuiltinModule('node:util');
   try {
     await promisify(execFile)('juicefs', ['clone', '-p', from, to]);
   } catch (cause) {

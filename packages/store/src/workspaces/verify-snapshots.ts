@@ -72,7 +72,7 @@ export const verifySnapshots = async (
   session: WorkspaceSession,
   snapshots: readonly SnapshotRecord[],
 ): Promise<VerifyReport[]> => {
-  const lines = session.log.read();
+  const { lines } = session.log.read();
   const bad = new Set(session.log.problems().map(({ line }) => line));
   const lineOf = new Map<string, number>();
   lines.forEach((line, index) => {

@@ -1,9 +1,10 @@
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { SpawnedProgram } from '../trees/spawned-program.ts';
 import type { TreeProgram } from '../trees/tree-program.ts';
-import { EventLog, type LogLine } from './event-log.ts';
+import { EventLog, type LogLine, type LogPosition } from './event-log.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
+import { randomBytes } from './random-bytes.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
 import type { EngineName } from './snapshot-record.ts';
 import { sweepTemporaries } from './sweep-temporaries.ts';
@@ -32,7 +33,6 @@ export interface SessionOptions {
 }
 
 export const systemMounts = '/proc/mounts';
-const randomBytes = (count: number): Buffer => process.getBuiltinModule('node:crypto').randomBytes(count);
 const lockPatienceMs = 30 * 60 * 1000;
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
@@ -48,7 +48,7 @@ export class WorkspaceSession implements Disposable {
   readonly mountsFile: string;
   #program: TreeProgram | undefined;
   #state: WorkspaceState | undefined;
-  #seenLog: string | undefined;
+  #readTo: LogPosition | undefined;
 
   constructor(options: SessionOptions) {
     const { layout, worktree } = findWorkspace(options.directory);
@@ -75,8 +75,8 @@ export class WorkspaceSession implements Disposable {
   }
 
   get state(): WorkspaceState {
-    this.#state ??= new WorkspaceState(this.log.read());
-    return this.#state;
+    if (!this.#state) this.refresh();
+    return this.#state as WorkspaceState;
   }
 
   get logIsReadable(): boolean {
@@ -92,12 +92,12 @@ export class WorkspaceSession implements Disposable {
     return readSettings(this.layout);
   }
 
-  /** After a lock was taken, what others wrote meanwhile counts. A long history is not read again for nothing. */
+  /** After a lock was taken, what others wrote meanwhile counts. A long history is not read again for that. */
   refresh(): void {
-    const { size, mtimeNs } = statSync(this.layout.logFile, { bigint: true });
-    const seen = `${size} ${mtimeNs}`;
-    if (seen !== this.#seenLog) this.#state = undefined;
-    this.#seenLog = seen;
+    const { lines, end } = this.log.read(this.#readTo);
+    this.#state ??= new WorkspaceState();
+    this.#state.add(lines);
+    this.#readTo = end;
   }
 
   async commit(...events: WorkspaceEvent[]): Promise<LogLine[]> {

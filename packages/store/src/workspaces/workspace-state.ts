@@ -10,7 +10,7 @@ export class WorkspaceState {
   /** A collection whose snapshots are gone from history, but whose space is not freed yet. */
   unfinishedCollection: { readonly planId: string; readonly pid: number } | undefined;
 
-  constructor(lines: readonly LogLine[]) {
+  add(lines: readonly LogLine[]): void {
     for (const line of lines) this.#apply(line);
   }
 
