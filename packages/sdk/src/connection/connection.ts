@@ -142,8 +142,15 @@ export class Connection {
 
 const secureHttp = (): typeof https => process.getBuiltinModule('node:https');
 
-const readAll = async (response: IncomingMessage): Promise<string> => {
+/** By events: to iterate a stream costs a tenth of a short call. */
+const readAll = (response: IncomingMessage): Promise<string> => {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
   const chunks: Buffer[] = [];
-  for await (const chunk of response) chunks.push(chunk as Buffer);
-  return chunks.length === 1 ? chunks[0]!.toString() : Buffer.concat(chunks).toString();
+  response.on('data', (chunk: Buffer) => chunks.push(chunk));
+  response.once('end', () =>
+    resolve(chunks.length === 1 ? chunks[0]!.toString() : Buffer.concat(chunks).toString()),
+  );
+  response.once('error', reject);
+  response.once('close', () => reject(new Error('the answer was cut short')));
+  return promise;
 };
