@@ -108,6 +108,19 @@ void connection_fail(struct connection *connection, const char *message);
 void connections_service(void);
 bool connections_busy(void);
 void connections_flush_and_close(void);
+/* The descriptors of all connections, as many as there is room for, and how many there are. */
+size_t connections_lend(int *fds, size_t room);
+/* All of them were given away in that order: they are closed here, and wait. */
+void connections_part(void);
+/* The how-manieth of those that were lent comes back; false: it has ended meanwhile. */
+bool connection_return(size_t number, int fd);
+/* Those that are still lent do not come back. */
+void connections_end_lent(void);
+
+/* ---- lend.c ---- */
+
+/* Opens the control socket, on which the listener and all that reaches outside can be asked for. */
+bool lend_init(struct item *listening);
 
 /* ---- users.c ---- */
 

@@ -421,6 +421,10 @@ static void on_flush_time(struct timer *timer) {
   c->flush_now = true;
 }
 
+static bool watch_connection(struct connection *c) {
+  return loop_add(&c->in, EPOLLET | (c->stdio ? EPOLLIN : EPOLLIN | EPOLLOUT | EPOLLRDHUP));
+}
+
 struct connection *connection_open(int in_fd, int out_fd) {
   struct connection *c = must_alloc(sizeof *c);
   c->stdio = in_fd != out_fd;
@@ -432,10 +436,52 @@ struct connection *connection_open(int in_fd, int out_fd) {
   c->linger_timer = (struct timer){.on_time = on_linger_over, .owner = c};
   c->next = connections;
   connections = c;
-  if (!loop_add(&c->in, EPOLLET | (c->stdio ? EPOLLIN : EPOLLIN | EPOLLOUT | EPOLLRDHUP))) {
+  if (!watch_connection(c)) {
     connection_kill(c);
     return NULL;
   }
   if (c->stdio) loop_add(&c->out, EPOLLOUT | EPOLLET);
   return c;
+}
+
+/* ---- while they are lent ---- */
+
+size_t connections_lend(int *fds, size_t room) {
+  size_t count = 0;
+  for (struct connection *c = connections; c != NULL; c = c->next) {
+    if (count < room) fds[count] = c->in.fd;
+    count++;
+  }
+  return count;
+}
+
+void connections_part(void) {
+  size_t count = 0;
+  for (struct connection *c = connections; c != NULL; c = c->next) {
+    c->lent = ++count;
+    loop_change(&c->in, 0);
+    close(c->in.fd);
+    c->in.fd = c->out.fd = -1;
+    /* Nothing is read or written until an event of the one that comes back. */
+    c->in.ready = false;
+    c->out_blocked = true;
+  }
+}
+
+bool connection_return(size_t number, int fd) {
+  for (struct connection *c = connections; c != NULL; c = c->next) {
+    if (c->lent != number) continue;
+    c->lent = 0;
+    c->in.fd = c->out.fd = fd;
+    if (!watch_connection(c)) connection_kill(c);
+    return true;
+  }
+  return false;
+}
+
+void connections_end_lent(void) {
+  for (struct connection *c = connections, *next; c != NULL; c = next) {
+    next = c->next;
+    if (c->lent != 0) connection_kill(c);
+  }
 }

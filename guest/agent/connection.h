@@ -10,6 +10,8 @@ struct connection {
   /* The same descriptor as `in` for a socket, another one for stdio. */
   struct item out;
   bool stdio;
+  /* The how-manieth of those whose descriptors are lent; 0: it is not. */
+  size_t lent;
   bool greeted;
   /* Nothing is read any more; it is closed when what is queued has been sent. */
   bool closing;

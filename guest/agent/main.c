@@ -105,6 +105,7 @@ int main(int argc, char **argv) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     listener = (struct item){.fd = fd, .on_event = on_connect};
     if (!loop_add(&listener, EPOLLIN | EPOLLET)) die("listening socket");
+    if (inherited && !lend_init(&listener)) die("control socket");
     if (inherited) forget_console();
   }
   loop_run();

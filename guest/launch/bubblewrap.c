@@ -68,7 +68,7 @@ void exec_bubblewrap(const struct setup *setup, const struct message *request, c
   PUSH(setup->bwrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup");
   PUSH("--as-pid-1", "--new-session", "--hostname", message_get(request, "hostname"), "--chdir", "/");
   /* With devices, as /dev is part of it; the rest of the root bears nodev already. */
-  PUSH("--dev-bind", built_root, "/", "--proc", "/proc", "--mqueue", "/dev/mqueue");
+  PUSH("--dev-bind", start_root, "/", "--proc", "/proc", "--mqueue", "/dev/mqueue");
   push_masks();
   PUSH("--cap-drop", "ALL");
   for (size_t index = 0; index < sizeof capabilities / sizeof *capabilities; index++) PUSH("--cap-add", capabilities[index]);

@@ -50,6 +50,27 @@ struct namespaces;
 bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
                      struct message *reply, char *reason);
 
+/* The steps of it that a restore shares. */
+struct trees;
+int clone_tree(const char *path);
+bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason);
+int listen_in(const char *directory);
+bool map_ids(const struct namespaces *ahead, const struct message *request, char *reason);
+bool enter_namespaces(const struct namespaces *ahead, char *reason);
+pid_t clone_into(int cgroup);
+
+/* restore.c: runs in a standby like a start. */
+bool restore_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
+                       struct message *reply, char *reason);
+
+/* hook.c: what CRIU calls in the middle of a restore. */
+int hook(const char *action);
+
+/* lend.c: what the agent holds of the host, while its memory is kept and afterwards. */
+int lend(pid_t init);
+int renew(pid_t init, const char *run);
+bool renew_listener(pid_t init, int listener, char *reason);
+
 /* namespaces.c: those that need to know nothing of the sandbox, and are made before it is asked for. */
 struct namespaces {
   int user; /* without a map of ids yet */
@@ -58,6 +79,7 @@ struct namespaces {
   int gid_map;
 };
 bool make_namespaces(const struct setup *setup, struct namespaces *made, char *reason);
+bool raise_loopback(char *reason);
 /* The host's mounts without those that no sandbox needs, for all of them to start from; -1 with the reason. */
 int make_bare_mounts(const struct setup *setup, char *reason);
 
@@ -69,8 +91,10 @@ struct trees {
   int workspace; /* -1: none */
 };
 bool idmap_trees(const struct trees *trees, int userns, char *reason);
-bool build_root(const struct trees *trees, const struct message *request, char *reason);
-extern const char *const built_root;
+/* At `root` below the scratch, which is covered. */
+bool build_root(const char *scratch, const struct trees *trees, const struct message *request, char *reason);
+#define start_scratch "/tmp"
+#define start_root start_scratch "/root"
 
 /* furnish.c: what the root holds besides image and disk: /dev, /run, /sys. */
 bool furnish_root(const char *root, int agent, const struct message *request, char *reason);

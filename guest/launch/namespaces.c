@@ -45,7 +45,7 @@ static bool detach_the_rest(const struct setup *setup, char *reason) {
   return true;
 }
 
-static bool raise_loopback(char *reason) {
+bool raise_loopback(char *reason) {
   struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
   int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   bool up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;

@@ -12,16 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Paths in the launcher's private mount namespace, on a small filesystem that hides the host's /tmp there. */
-static const char *const scratch = "/tmp";
-static const char *const image_at = "/tmp/image";
-static const char *const disk_at = "/tmp/disk";
-const char *const built_root = "/tmp/root";
-static const char *const workspace_at = "/tmp/root/workspace";
-
 static bool idmap(int tree, int userns, uint64_t more) {
   struct mount_attr attributes = {
       .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | more,
+      .attr_clr = MOUNT_ATTR__ATIME,
       .userns_fd = (uint64_t)userns,
   };
   return syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) == 0;
@@ -29,7 +23,8 @@ static bool idmap(int tree, int userns, uint64_t more) {
 
 /*
  * Files keep their natural owners on disk: id 0 there is root in the sandbox and nobody on the host. Done
- * with the host's privileges, before the trees are attached anywhere, so no process sees them without the map.
+ * with the host's privileges, before the trees are attached anywhere, so no process sees them without the map. How times of
+ * reading are kept is the same for all, wherever they come from: in a checkpoint it is what the mount must have again.
  */
 bool idmap_trees(const struct trees *trees, int userns, char *reason) {
   if (!idmap(trees->image, userns, MOUNT_ATTR_RDONLY)) return fail(reason, "map the owners of the image");
@@ -37,7 +32,7 @@ bool idmap_trees(const struct trees *trees, int userns, char *reason) {
   if (trees->workspace >= 0 && !idmap(trees->workspace, userns, 0))
     return fail(reason, "map the owners of the workspace directory");
   /* The agent's owner is left unmapped: inside it belongs to nobody, and no one may change it. */
-  struct mount_attr sealed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID};
+  struct mount_attr sealed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, .attr_clr = MOUNT_ATTR__ATIME};
   return syscall(SYS_mount_setattr, trees->agent, "", AT_EMPTY_PATH, &sealed, sizeof sealed) == 0 ||
          fail(reason, "make the agent read-only");
 }
@@ -66,19 +61,20 @@ static bool check_mount_point(int root, const char *name, char *reason) {
 }
 
 /* Runs as root of the user namespace: an overlay mounted from outside it would come up read-only. */
-bool build_root(const struct trees *trees, const struct message *request, char *reason) {
-  if (mount("coppice", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=256k") < 0)
+bool build_root(const char *scratch, const struct trees *trees, const struct message *request, char *reason) {
+  /* On a small filesystem in the launcher's private mounts, which hides what the host has there. */
+  if (mount("coppice", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=256k") < 0 || chdir(scratch) < 0)
     return fail(reason, "mount a private %s", scratch);
-  if (mkdir(image_at, 0755) < 0 || mkdir(disk_at, 0755) < 0 || mkdir(built_root, 0755) < 0)
+  if (mkdir("image", 0755) < 0 || mkdir("disk", 0755) < 0 || mkdir("root", 0755) < 0)
     return fail(reason, "make the places below %s", scratch);
-  if (!attach(trees->image, image_at)) return fail(reason, "attach the image");
-  if (!attach(trees->disk, disk_at)) return fail(reason, "attach the disk");
-  if (mount("coppice", built_root, "overlay", MS_NODEV | MS_NOSUID,
-            "lowerdir=/tmp/image,upperdir=/tmp/disk/upper,workdir=/tmp/disk/work,userxattr") < 0)
+  if (!attach(trees->image, "image")) return fail(reason, "attach the image");
+  if (!attach(trees->disk, "disk")) return fail(reason, "attach the disk");
+  if (mount("coppice", "root", "overlay", MS_NODEV | MS_NOSUID,
+            "lowerdir=image,upperdir=disk/upper,workdir=disk/work,userxattr") < 0)
     return fail(reason, "mount the overlay of image and disk");
 
   static const char *const mount_points[] = {"proc", "dev", "sys", "run"};
-  int root = open(built_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  int root = open("root", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) return fail(reason, "open the root");
   bool good = true;
   for (size_t index = 0; good && index < sizeof mount_points / sizeof *mount_points; index++)
@@ -86,7 +82,7 @@ bool build_root(const struct trees *trees, const struct message *request, char *
   if (good && trees->workspace >= 0) good = check_mount_point(root, "workspace", reason);
   close(root);
   if (!good) return false;
-  if (trees->workspace >= 0 && !attach(trees->workspace, workspace_at))
+  if (trees->workspace >= 0 && !attach(trees->workspace, "root/workspace"))
     return fail(reason, "attach the workspace directory");
-  return furnish_root(built_root, trees->agent, request, reason);
+  return furnish_root("root", trees->agent, request, reason);
 }

@@ -250,7 +250,7 @@ static void name_host(const char *sequence, const struct message *request) {
 static void handle(const struct message *request) {
   const char *verb = message_get(request, "verb"), *sequence = message_get(request, "seq");
   if (!verb || !sequence) return;
-  if (strcmp(verb, "start") == 0) start(sequence, request);
+  if (strcmp(verb, "start") == 0 || strcmp(verb, "restore") == 0) start(sequence, request);
   else if (strcmp(verb, "watch") == 0) watch_process(sequence, request);
   else if (strcmp(verb, "end-monitor") == 0) end_monitor(sequence, request);
   else if (strcmp(verb, "hostname") == 0) name_host(sequence, request);

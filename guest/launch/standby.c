@@ -97,6 +97,12 @@ static bool prepare(const struct setup *setup, unsigned number, const struct mes
   return take_name(setup, number, message_get(request, "id"), reason) && apply_limits(request, reason);
 }
 
+static bool begin(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
+                  struct message *reply, char *reason) {
+  bool restores = strcmp(message_get(request, "verb"), "restore") == 0;
+  return (restores ? restore_container : start_container)(setup, ahead, request, reply, reason);
+}
+
 void standby_main(const struct setup *setup, unsigned number, int channel) {
   static struct message request, reply;
   struct namespaces ahead;
@@ -113,7 +119,7 @@ void standby_main(const struct setup *setup, unsigned number, int channel) {
   if (!ready) {
     leave_cgroups(setup, number);
     message_put(&reply, "error", "%s", entered);
-  } else if (!prepare(setup, number, &request, reason) || !start_container(setup, &ahead, &request, &reply, reason)) {
+  } else if (!prepare(setup, number, &request, reason) || !begin(setup, &ahead, &request, &reply, reason)) {
     reply.size = 0;
     message_put(&reply, "error", "%s", reason);
   }

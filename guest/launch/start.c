@@ -21,25 +21,27 @@
 
 enum { ids_per_sandbox = 65536, open_files_limit = 65536 };
 
-static int open_tree(const char *path) {
+int clone_tree(const char *path) {
   return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 }
 
-static bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason) {
+bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason) {
   const char *workspace = message_get(request, "workspace");
-  trees->image = open_tree(message_get(request, "image"));
+  trees->image = clone_tree(message_get(request, "image"));
   if (trees->image < 0) return fail(reason, "open the image %s", message_get(request, "image"));
-  trees->disk = open_tree(message_get(request, "disk"));
+  trees->disk = clone_tree(message_get(request, "disk"));
   if (trees->disk < 0) return fail(reason, "open the disk %s", message_get(request, "disk"));
-  trees->agent = open_tree(setup->agent);
-  if (trees->agent < 0) return fail(reason, "open the agent %s", setup->agent);
-  trees->workspace = workspace ? open_tree(workspace) : -1;
+  /* A checkpoint goes on with the agent that it was taken of. */
+  const char *agent = message_get(request, "agent") ? message_get(request, "agent") : setup->agent;
+  trees->agent = clone_tree(agent);
+  if (trees->agent < 0) return fail(reason, "open the agent %s", agent);
+  trees->workspace = workspace ? clone_tree(workspace) : -1;
   if (workspace && trees->workspace < 0) return fail(reason, "open the workspace directory %s", workspace);
   return true;
 }
 
 /* By a relative name, since the whole path may be longer than a socket address can hold. */
-static int listen_in(const char *directory) {
+int listen_in(const char *directory) {
   struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "agent.sock"};
   if (chdir(directory) < 0) return -1;
   if (unlink(address.sun_path) < 0 && errno != ENOENT) return -1;
@@ -68,7 +70,7 @@ static bool open_inherited(const struct setup *setup, const char *run, struct in
   return fds->seccomp >= 0 || fail(reason, "open the system call filter");
 }
 
-static bool map_ids(const struct namespaces *ahead, const struct message *request, char *reason) {
+bool map_ids(const struct namespaces *ahead, const struct message *request, char *reason) {
   char text[64];
   unsigned long base = strtoul(message_get(request, "base"), NULL, 10);
   int length = snprintf(text, sizeof text, "0 %lu %d", base, ids_per_sandbox);
@@ -87,24 +89,25 @@ static void limit_resources(void) {
   setrlimit(RLIMIT_CORE, &none);
 }
 
+bool enter_namespaces(const struct namespaces *ahead, char *reason) {
+  if (setns(ahead->user, CLONE_NEWUSER) < 0 || setns(ahead->network, CLONE_NEWNET) < 0 || unshare(CLONE_NEWNS) < 0)
+    return fail(reason, "enter the namespaces");
+  if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
+    return fail(reason, "become root of the user namespace");
+  umask(0022);
+  return true;
+}
+
 /* The first process in the user namespace. Returns only when something failed, with the reason. */
 static void inner(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
                   const struct trees *trees, const struct inherited *fds, char *reason) {
-  if (setns(ahead->user, CLONE_NEWUSER) < 0 || setns(ahead->network, CLONE_NEWNET) < 0 || unshare(CLONE_NEWNS) < 0) {
-    fail(reason, "enter the namespaces");
-    return;
-  }
-  if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0) {
-    fail(reason, "become root of the user namespace");
-    return;
-  }
-  umask(0022);
+  if (!enter_namespaces(ahead, reason)) return;
   limit_resources();
-  if (!build_root(trees, request, reason)) return;
+  if (!build_root(start_scratch, trees, request, reason)) return;
   exec_bubblewrap(setup, request, fds, reason);
 }
 
-static pid_t clone_into(int cgroup) {
+pid_t clone_into(int cgroup) {
   struct clone_args arguments = {
       .flags = cgroup >= 0 ? CLONE_INTO_CGROUP : 0,
       .exit_signal = SIGCHLD,

@@ -56,9 +56,10 @@ export interface Machine {
   stop(graceMs: number): Promise<void>;
   /**
    * Writes the memory of every process to the directory (new, on the same filesystem as the disks). While `frozen` runs the
-   * sandbox stands still, so a disk snapshot taken there is of the same instant. Absent where memory cannot be kept.
+   * sandbox stands still, so a disk snapshot taken there is of the same instant. Whatever fails, the sandbox goes on. Not to
+   * be asked for where the driver refuses to keep memory.
    */
-  checkpoint?(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }>;
+  checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }>;
 }
 
 export interface DriverHealth {
@@ -72,9 +73,10 @@ export interface DriverHealth {
 
 export interface Driver {
   readonly name: string;
-  readonly keepsMemory: boolean;
-  /** Why it cannot keep memory on this machine; only where it cannot. */
-  memoryRefusal?(): Promise<string>;
+  /** Why it cannot keep memory on this machine; undefined where it can. */
+  memoryRefusal(): Promise<string | undefined>;
+  /** Whether memory that was kept on another machine may be brought back: what reads it must not have to trust it. */
+  readonly takesForeignMemory: boolean;
   /** True when the network namespace must be prepared before the start. */
   readonly needsNetns: boolean;
   probe(): Promise<DriverHealth>;
@@ -82,7 +84,7 @@ export interface Driver {
   /** Finds a sandbox that an earlier daemon left running; undefined when it no longer runs. */
   adopt(spec: MachineSpec): Promise<Machine | undefined>;
   /** Starts a machine from what checkpoint wrote; its disk is a copy of the one snapshotted with it. */
-  restore?(spec: MachineSpec, checkpointDir: string): Promise<Machine>;
+  restore(spec: MachineSpec, checkpointDir: string): Promise<Machine>;
   /** Ends and cleans every sandbox of this home that is not to be kept; returns the ids it removed. */
   sweep(keep: ReadonlySet<string>): Promise<string[]>;
   close(): Promise<void>;

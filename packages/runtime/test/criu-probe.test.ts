@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { criuRefusal } from '../src/drivers/container/criu-probe.ts';
+import { probeCriu } from '../src/drivers/container/criu-probe.ts';
 
 let directory: string;
 beforeAll(() => {
@@ -20,12 +20,20 @@ const programThat = (name: string, version: string, check: string): string => {
   return path;
 };
 
-it('says why containers keep no memory: no CRIU, an old one, one that fails its check, or one that is not used', async () => {
-  expect(await criuRefusal(join(directory, 'absent'))).toBe('CRIU is not installed');
-  expect(await criuRefusal(programThat('old', '3.17.1', 'exit 0'))).toMatch(
-    'CRIU 3.17.1 is installed, and 4 or',
-  );
+it('says why containers keep no memory: no CRIU, an old one, or one that fails its check', async () => {
+  expect(await probeCriu(join(directory, 'absent'))).toMatchObject({
+    refusal: expect.stringContaining('CRIU is not installed'),
+  });
+  expect(await probeCriu(programThat('old', '3.17.1', 'exit 0'))).toMatchObject({
+    refusal: 'CRIU 3.17.1 is installed, and 4 or later is needed',
+  });
   const failing = programThat('failing', '4.1', 'echo "Error: no userfaultfd" >&2; exit 1');
-  expect(await criuRefusal(failing)).toMatch(/CRIU 4\.1 does not pass.*no userfaultfd/);
-  expect(await criuRefusal(programThat('good', '4.1', 'exit 0'))).toMatch(/does not use it yet/);
+  expect(await probeCriu(failing)).toMatchObject({
+    refusal: expect.stringMatching(/CRIU 4\.1 does not pass.*no userfaultfd/),
+  });
+});
+
+it('takes a CRIU that is new enough and passes its check', async () => {
+  const program = programThat('good', '4.1.1', 'exit 0');
+  expect(await probeCriu(program)).toEqual({ program, version: '4.1.1' });
 });

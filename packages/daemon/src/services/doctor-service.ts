@@ -61,7 +61,7 @@ export class DoctorService {
         const weight = name === defaultDriver ? severity : 'warning';
         findings.push({ severity: weight, check: `driver ${name}`, message, fix });
       }
-      const refusal = await driver.memoryRefusal?.();
+      const refusal = await driver.memoryRefusal();
       if (refusal !== undefined)
         findings.push({
           severity: 'info',

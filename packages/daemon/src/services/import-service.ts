@@ -99,7 +99,10 @@ export class ImportService {
   }
 
   async #assertMemoryFits(memory: Pick<SnapshotRecord, 'driver' | 'memoryCompatibility'>): Promise<void> {
-    const misfit = await memoryMisfitHere(this.#parts.core, memory);
+    const { core } = this.#parts;
+    const misfit = core.starter.driver(memory.driver).takesForeignMemory
+      ? await memoryMisfitHere(core, memory)
+      : `whoever wrote it would be root of this machine, as the driver ${memory.driver} restores what it says`;
     if (misfit === undefined) return;
     throw new CoppiceError('unsupported', `the memory in the file cannot go on here: ${misfit}`, {
       hint: 'Nothing was written. Import its files alone with --disk-only.',

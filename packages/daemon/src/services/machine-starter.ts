@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { CoppiceError, type NetworkPolicyBody } from '@coppice/protocol';
+import type { NetworkPolicyBody } from '@coppice/protocol';
 import type { Driver, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
 import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -134,10 +134,7 @@ export class MachineStarter {
   }
 
   #boot(driver: Driver, spec: MachineSpec, memoryDir?: string): Promise<Machine> {
-    if (memoryDir === undefined) return driver.start(spec);
-    if (driver.restore === undefined)
-      throw new CoppiceError('unsupported', `the driver ${driver.name} cannot bring back memory`);
-    return driver.restore(spec, memoryDir);
+    return memoryDir === undefined ? driver.start(spec) : driver.restore(spec, memoryDir);
   }
 
   #spec(record: SandboxRecord): MachineSpec {

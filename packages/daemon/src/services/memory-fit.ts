@@ -10,10 +10,7 @@ export async function memoryMisfitHere(
 ): Promise<string | undefined> {
   const driver = core.starter.driver(memory.driver);
   const { memoryCompatibility } = await driver.probe();
-  return memoryMisfit(
-    memory.memoryCompatibility ?? '',
-    driver.restore === undefined ? null : memoryCompatibility,
-  );
+  return memoryMisfit(memory.memoryCompatibility ?? '', memoryCompatibility);
 }
 
 /** Said before anything is touched. */

@@ -4,7 +4,7 @@ import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { Core } from './core.ts';
 import { type Lifecycle, pauseId, wrongState } from './lifecycle.ts';
 import { diskBytes } from './machine-starter.ts';
-import { memoryRefusal } from './memory-refusal.ts';
+import { assertKeepsMemory } from './memory-refusal.ts';
 import { sandboxView } from './views.ts';
 
 /**
@@ -38,8 +38,8 @@ export class Pauser {
     const { id } = record;
     // What an earlier pause left has the same name, and would be swept together with what this one keeps.
     await this.#core.swept;
-    if (keep === 'memory' && machine.checkpoint === undefined)
-      throw await memoryRefusal(
+    if (keep === 'memory')
+      await assertKeepsMemory(
         this.#core.starter,
         record,
         'Pause it with keep: disk (`coppice pause --disk-only`), which ends its processes, or use the driver gvisor.',
@@ -50,7 +50,7 @@ export class Pauser {
     journal.step('pause.recorded');
     if (keep === 'memory') {
       try {
-        await machine.checkpoint!(disks.memoryDir(pauseId(id)), async () => {
+        await machine.checkpoint(disks.memoryDir(pauseId(id)), async () => {
           journal.step('pause.memory-written');
           await disks.snapshotDisk(id, pauseId(id));
         });

@@ -73,8 +73,8 @@ export class SandboxService {
   async #createNamed(input: NamedInput, options: CallOptions): Promise<CreatedSandbox> {
     if (input.workspace !== undefined) await checkWorkspace(input.workspace);
     if (input.from !== undefined) return this.#createFrom(input, input.from);
-    return this.#images.use(input.image ?? this.#config.default_image, options, (image) =>
-      this.#creator.create(this.plan(input, image)),
+    return this.#images.use(input.image ?? this.#config.default_image, options, async (image) =>
+      this.#creator.create(await this.#checkedPlan(input, image)),
     );
   }
 
@@ -110,7 +110,7 @@ export class SandboxService {
       if (input.name !== undefined && input.name !== before.name) this.#names.assertFree(input.name);
       const changes = changesOf(before, input);
       const after = { ...before, ...changes };
-      this.#checkIdle(after);
+      await this.#checkIdle(after);
       this.#checkLimits(before, after);
       const machine = core.machines.get(id);
       if (after.diskMb !== before.diskMb) await core.disks.resizeDisk(id, diskBytes(after));
@@ -154,7 +154,12 @@ export class SandboxService {
       baseSnapshotId: null,
     };
     this.#core.starter.driver(plan.driver);
-    this.#checkIdle(plan);
+    return plan;
+  }
+
+  async #checkedPlan(input: NamedInput, image: ImageRef): Promise<SandboxPlan> {
+    const plan = this.plan(input, image);
+    await this.#checkIdle(plan);
     return plan;
   }
 
@@ -174,7 +179,7 @@ export class SandboxService {
       const memory = this.#memoryFits(input, snapshot);
       const { shape } = snapshot;
       const image = { id: snapshot.imageId, name: snapshot.imageName };
-      const plan = this.plan(
+      const plan = await this.#checkedPlan(
         {
           ...input,
           driver: input.driver ?? snapshot.driver,
@@ -207,12 +212,13 @@ export class SandboxService {
   }
 
   /** An idle timeout pauses and never kills, unless its owner said `stop` by name. */
-  #checkIdle(plan: Pick<SandboxRecord, 'driver' | 'idleTimeoutS' | 'idleAction'>): void {
+  async #checkIdle(plan: Pick<SandboxRecord, 'driver' | 'idleTimeoutS' | 'idleAction'>): Promise<void> {
     if (plan.idleTimeoutS === null || plan.idleAction === 'stop') return;
-    if (this.#core.starter.driver(plan.driver).keepsMemory) return;
+    const refusal = await this.#core.starter.driver(plan.driver).memoryRefusal();
+    if (refusal === undefined) return;
     throw new CoppiceError(
       'unsupported',
-      `an idle sandbox of the driver ${plan.driver} cannot be paused: its memory cannot be kept here`,
+      `an idle sandbox of the driver ${plan.driver} cannot be paused: its memory cannot be kept here: ${refusal}`,
       { hint: 'Use the driver gvisor, or idle_action stop, which ends its processes and keeps the disk.' },
     );
   }

@@ -5,7 +5,7 @@ import type { SnapshotRecord, SnapshotShape } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
 import { directoryBytes } from './directory-bytes.ts';
 import { wrongState } from './lifecycle.ts';
-import { memoryRefusal } from './memory-refusal.ts';
+import { assertKeepsMemory } from './memory-refusal.ts';
 
 export interface SnapshotRequest {
   /** For a caller who must know it before anybody else can. */
@@ -129,7 +129,7 @@ export class SnapshotTaker {
   async #withMemory(record: SandboxRecord, machine: Machine, id: string) {
     const { disks, starter, journal } = this.#core;
     const directory = disks.memoryDir(id);
-    const { pauseMs } = await machine.checkpoint!(directory, async () => {
+    const { pauseMs } = await machine.checkpoint(directory, async () => {
       journal.step('checkpoint.memory-written');
       await disks.snapshotDisk(record.id, id);
       journal.step('checkpoint.disk-taken');
@@ -141,9 +141,8 @@ export class SnapshotTaker {
   /** Never a checkpoint that silently lacks memory. */
   async #assertKeepsMemory(record: SandboxRecord, machine: Machine | undefined): Promise<void> {
     if (record.state !== 'running' || machine === undefined) throw wrongState(record, 'checkpointed');
-    if (machine.checkpoint !== undefined) return;
     const hint = 'Create the sandbox with the driver gvisor, or snapshot its files alone.';
-    throw await memoryRefusal(this.#core.starter, record, hint);
+    await assertKeepsMemory(this.#core.starter, record, hint);
   }
 }
 

@@ -25,6 +25,8 @@ export interface CgroupHierarchy {
 
 /** What acts on every process of a group at once. Version 2 has it without any controller. */
 export interface CgroupFreezer {
+  /** Where the kernel's own switch for it is. */
+  directory(group: string): string;
   /** Returns when every process stands still. */
   freeze(group: string): Promise<void>;
   /** Idempotent. */

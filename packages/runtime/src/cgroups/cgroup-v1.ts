@@ -107,6 +107,10 @@ export class FreezerV1 implements CgroupFreezer {
     this.#mount = mount;
   }
 
+  directory(group: string): string {
+    return join(this.#mount, group);
+  }
+
   async freeze(group: string): Promise<void> {
     const file = join(this.#mount, group, 'freezer.state');
     try {

@@ -88,6 +88,10 @@ export class FreezerV2 implements CgroupFreezer {
     this.#mount = mount;
   }
 
+  directory(group: string): string {
+    return join(this.#mount, group);
+  }
+
   async freeze(group: string): Promise<void> {
     const directory = join(this.#mount, group);
     writeCgroupFile(join(directory, 'cgroup.freeze'), '1');

@@ -43,6 +43,10 @@ export class SandboxCgroup {
     return Object.assign(nothing, ...this.#hierarchies.map((hierarchy) => hierarchy.usage(this.#path)));
   }
 
+  get freezerDirectory(): string {
+    return this.#freezer.directory(this.#path);
+  }
+
   freeze(): Promise<void> {
     return this.#freezer.freeze(this.#path);
   }

@@ -28,7 +28,8 @@ export const makeGvisorDriver = (home: string, homeKey: string): Driver => {
   };
   return {
     name: driver.name,
-    keepsMemory: driver.keepsMemory,
+    takesForeignMemory: driver.takesForeignMemory,
+    memoryRefusal: () => driver.memoryRefusal(),
     needsNetns: driver.needsNetns,
     probe: () => driver.probe(),
     start: (spec) => driver.start(withNetns(spec)),

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
@@ -6,12 +6,20 @@ import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
+import { cpuFeatures } from '../../machine/cpu-features.ts';
+import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
+import { AgentStore } from './agent-store.ts';
+import { CheckpointMark } from './checkpoint-mark.ts';
+import { readCheckpointRecord } from './checkpoint-record.ts';
 import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
-import { criuRefusal } from './criu-probe.ts';
+import { sharedOptions } from './criu.ts';
+import { type CriuFinding, probeCriu } from './criu-probe.ts';
+import { idMapImage } from './id-map-image.ts';
 import { firstIdOf, IdSlots } from './id-slots.ts';
-import { Launcher } from './launcher.ts';
+import { type Launched, Launcher, type LaunchRequest } from './launcher.ts';
+import { renewListener } from './lent-descriptors.ts';
 import {
   completeMachineRecord,
   type MachineRecord,
@@ -29,6 +37,8 @@ export interface ContainerDriverOptions {
   readonly programs: { readonly launch: string; readonly agent: string };
   readonly bubblewrap?: string;
   readonly standbys?: number;
+  /** Keeps memory; default: the one this machine has. */
+  readonly criuProgram?: string;
 }
 
 const greetTimeoutMs = 30_000;
@@ -38,10 +48,13 @@ const logTailChars = 1000;
 /** Containers made by bubblewrap in a user namespace of their own, with the agent as PID 1. */
 export class ContainerDriver implements Driver {
   readonly name = 'container';
-  readonly keepsMemory = false;
+  /** CRIU does with the privileges of root whatever its images say. */
+  readonly takesForeignMemory = false;
   readonly needsNetns = false;
   readonly #runRoot: string;
-  readonly #options: Required<ContainerDriverOptions>;
+  readonly #options: Required<Omit<ContainerDriverOptions, 'criuProgram'>>;
+  readonly #criuProgram: string | undefined;
+  readonly #agents: AgentStore;
   readonly #cgroups: HomeCgroups;
   readonly #launcher: Launcher;
   readonly #slots: IdSlots;
@@ -49,35 +62,85 @@ export class ContainerDriver implements Driver {
   readonly #machines = new Map<string, ContainerMachine>();
   readonly #starting = new Set<string>();
   #prepared = false;
+  #criu: Promise<CriuFinding> | undefined;
 
   constructor(options: ContainerDriverOptions) {
     this.#options = { bubblewrap: '/usr/bin/bwrap', standbys: 2, ...options };
+    this.#criuProgram = options.criuProgram;
     this.#runRoot = join(options.home, 'run');
     this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
     this.#slots = new IdSlots(options.homeKey);
+    this.#agents = new AgentStore(join(options.home, 'agents'), options.programs.agent);
     const v1Parents = this.#cgroups.v1Parents;
     this.#launcher = new Launcher({
       program: options.programs.launch,
-      agent: options.programs.agent,
+      agent: () => this.#agents.path(this.#agents.current),
       bubblewrap: this.#options.bubblewrap,
       v1Parents,
       standbys: this.#options.standbys,
     });
   }
 
-  probe(): Promise<DriverHealth> {
-    return probeContainers({
-      bubblewrap: this.#options.bubblewrap,
-      programs: Object.values(this.#options.programs),
-      cgroups: this.#cgroups.description,
+  async probe(): Promise<DriverHealth> {
+    const [health, criu] = await Promise.all([
+      probeContainers({
+        bubblewrap: this.#options.bubblewrap,
+        programs: Object.values(this.#options.programs),
+        cgroups: this.#cgroups.description,
+      }),
+      this.#probeCriu(),
+    ]);
+    if ('refusal' in criu) return { ...health, memoryCompatibility: null };
+    const memoryCompatibility = formatMemoryTraits({
+      program: 'criu',
+      version: criu.version,
+      architecture: process.arch,
+      cpuFeatures: cpuFeatures(),
     });
+    return { ...health, detail: `${health.detail}, CRIU ${criu.version}`, memoryCompatibility };
   }
 
-  memoryRefusal(): Promise<string> {
-    return criuRefusal();
+  async memoryRefusal(): Promise<string | undefined> {
+    const criu = await this.#probeCriu();
+    return 'refusal' in criu ? criu.refusal : undefined;
   }
 
-  async start(spec: MachineSpec): Promise<Machine> {
+  start(spec: MachineSpec): Promise<Machine> {
+    return this.#begin(
+      spec,
+      () => this.#agents.current,
+      (request) => this.#launcher.start(request),
+    );
+  }
+
+  restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
+    const record = readCheckpointRecord(checkpointDir);
+    return this.#begin(
+      spec,
+      () => this.#kept(record.agent),
+      async (request) => {
+        const criu = await this.#usableCriu();
+        const { name, content } = idMapImage(checkpointDir, request.firstId);
+        const file = join(request.runDir, 'id-map.img');
+        writeFileSync(file, content, { mode: 0o600 });
+        return this.#launcher.restore({
+          ...request,
+          criu,
+          agent: this.#agents.path(record.agent),
+          imagesDir: checkpointDir,
+          idMap: { name, file },
+          options: sharedOptions(record),
+          mounts: record.mounts,
+        });
+      },
+    );
+  }
+
+  async #begin(
+    spec: MachineSpec,
+    agent: () => string,
+    launch: (request: LaunchRequest) => Promise<Launched>,
+  ): Promise<Machine> {
     checkSpec(spec);
     this.#prepare();
     if (this.#machines.has(spec.id) || this.#starting.has(spec.id) || this.#findInit(spec.id) !== undefined) {
@@ -85,7 +148,7 @@ export class ContainerDriver implements Driver {
     }
     this.#starting.add(spec.id);
     try {
-      return await this.#start(spec);
+      return await this.#start(spec, agent(), launch);
     } finally {
       this.#starting.delete(spec.id);
     }
@@ -101,8 +164,12 @@ export class ContainerDriver implements Driver {
       await this.#clear(spec.id);
       return undefined;
     }
+    const mark = new CheckpointMark(this.#runDir(spec.id));
+    const wasCheckpointed = await mark.isLeft();
     // An earlier daemon may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
+    if (wasCheckpointed) await renewListener(this.#launcher.program, init.pid, this.#runDir(spec.id));
+    mark.remove();
     const monitor = readMachineRecord(this.#runDir(spec.id))?.monitor;
     const machine = await this.#take(spec.id, init);
     if (monitor !== undefined) this.#launcher.endMonitor(monitor, init);
@@ -140,17 +207,21 @@ export class ContainerDriver implements Driver {
     this.#cgroups.release();
   }
 
-  async #start(spec: MachineSpec): Promise<Machine> {
+  async #start(
+    spec: MachineSpec,
+    agent: string,
+    launch: (request: LaunchRequest) => Promise<Launched>,
+  ): Promise<Machine> {
     const runDir = this.#runDir(spec.id);
     const cgroup = this.#cgroups.group(spec.id);
     if (existsSync(runDir) || cgroup.directories.some((directory) => existsSync(directory)))
       await this.#clear(spec.id);
     const slot = this.#slots.take();
-    const record: MachineRecord = { driver: 'container', bootId: this.#bootId, slot };
+    const record: MachineRecord = { driver: 'container', bootId: this.#bootId, slot, agent };
     try {
       mkdirSync(runDir, { recursive: true, mode: 0o700 });
       writeMachineRecord(runDir, record);
-      const { init, monitor } = await this.#launcher.start({
+      const { init, monitor } = await launch({
         id: spec.id,
         runDir,
         imageDir: spec.imageDir,
@@ -162,10 +233,10 @@ export class ContainerDriver implements Driver {
         v2Directory: cgroup.v2Directory,
         settings: cgroup.settings(spec.limits),
       });
-      completeMachineRecord(runDir, record, { init, monitor });
+      completeMachineRecord(runDir, record, { init, ...(monitor === undefined ? {} : { monitor }) });
       const machine = await this.#take(spec.id, init);
       // After the caller's own work: nobody waits for it.
-      setImmediate(() => this.#launcher.endMonitor(monitor, init));
+      if (monitor !== undefined) setImmediate(() => this.#launcher.endMonitor(monitor, init));
       return machine;
     } catch (error) {
       const log = this.#readLog(runDir);
@@ -185,13 +256,16 @@ export class ContainerDriver implements Driver {
       connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs }),
       this.#launcher.watch(init, ended.resolve),
     ]);
-    const slot = readMachineRecord(runDir)?.slot;
+    const { slot, agent } = readMachineRecord(runDir) ?? {};
     const machine = new ContainerMachine({
       id,
       init,
       guest,
       cgroup: this.#cgroups.group(id),
       launcher: this.#launcher,
+      runDir,
+      agent: () => this.#kept(agent),
+      findCriu: () => this.#usableCriu(),
       cleanUp: async () => {
         await rm(runDir, { recursive: true, force: true });
         this.#machines.delete(id);
@@ -213,6 +287,39 @@ export class ContainerDriver implements Driver {
     await cgroup.remove();
     await rm(this.#runDir(id), { recursive: true, force: true });
     if (slot !== undefined) this.#slots.release(slot);
+  }
+
+  /** Asked again as long as it cannot be used: it may have been installed since. */
+  async #probeCriu(): Promise<CriuFinding> {
+    this.#criu ??= probeCriu(this.#criuProgram);
+    try {
+      const finding = await this.#criu;
+      if ('refusal' in finding) this.#criu = undefined;
+      return finding;
+    } catch (error) {
+      this.#criu = undefined;
+      throw error;
+    }
+  }
+
+  /** An agent that memory can go on with. */
+  #kept(name: string | undefined): string {
+    if (name !== undefined && this.#agents.has(name)) return name;
+    const message =
+      name === undefined
+        ? 'an earlier version started this sandbox, and its agent is not kept'
+        : `the agent ${name}, which the memory is of, is no longer kept`;
+    throw new CoppiceError('unsupported', message, {
+      hint: 'Stop the sandbox and start it again; its files are whole.',
+    });
+  }
+
+  async #usableCriu(): Promise<string> {
+    const criu = await this.#probeCriu();
+    if (!('refusal' in criu)) return criu.program;
+    throw new CoppiceError('unsupported', `the memory of containers cannot be kept here: ${criu.refusal}`, {
+      hint: 'Install CRIU 4 or later, or use the driver gvisor.',
+    });
   }
 
   /** Once, and not in the constructor: a driver that is never used touches nothing. */

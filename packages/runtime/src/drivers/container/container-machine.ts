@@ -1,10 +1,17 @@
+import { mkdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
 import type { Guest } from '../../guest/guest.ts';
 import { checkHostname, checkLimits } from '../../machine/check-spec.ts';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
+import { CheckpointMark } from './checkpoint-mark.ts';
+import { type CheckpointRecord, writeCheckpointRecord } from './checkpoint-record.ts';
+import { mountsFromHost } from './container-mounts.ts';
+import { dumpMemory } from './criu.ts';
 import type { Launcher } from './launcher.ts';
+import { borrowDescriptors } from './lent-descriptors.ts';
+import { hasOutsideConnections } from './outside-connections.ts';
 
 /** What the agent may take beyond the grace that it was given. */
 const agentSlackMs = 2000;
@@ -15,6 +22,11 @@ export interface ContainerParts {
   readonly guest: Guest;
   readonly cgroup: SandboxCgroup;
   readonly launcher: Launcher;
+  readonly runDir: string;
+  /** Which one it runs; fails where that is not known. */
+  readonly agent: () => string;
+  /** Where CRIU is; fails where it cannot be used. */
+  readonly findCriu: () => Promise<string>;
   /** Called once, when no process is left: removes what remains of it on the host. */
   readonly cleanUp: () => Promise<void>;
 }
@@ -67,6 +79,47 @@ export class ContainerMachine implements Machine {
   async setHostname(hostname: string): Promise<void> {
     checkHostname(hostname);
     await this.#parts.launcher.setHostname(this.#parts.init, hostname);
+  }
+
+  /** The sockets through which the agent is reached are lent out meanwhile: what has come to them waits there. */
+  async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
+    const { cgroup, launcher, runDir } = this.#parts;
+    const criu = await this.#parts.findCriu();
+    // Searched by the root of the sandbox's own user namespace, which reads some of it; all of it lies in a home that is root's.
+    await mkdir(directory, { recursive: true, mode: 0o711 });
+    const mark = new CheckpointMark(runDir);
+    mark.set();
+    try {
+      const lent = await borrowDescriptors(launcher.program, this.pid);
+      const startedMs = performance.now();
+      try {
+        await cgroup.freeze();
+        try {
+          await this.#dump(criu, directory, mark);
+          await frozen();
+        } finally {
+          await cgroup.thaw();
+        }
+      } finally {
+        await lent.giveBack();
+      }
+      return { pauseMs: performance.now() - startedMs };
+    } finally {
+      mark.remove();
+    }
+  }
+
+  async #dump(criu: string, directory: string, mark: CheckpointMark): Promise<void> {
+    const { pid } = this;
+    const record: CheckpointRecord = {
+      agent: this.#parts.agent(),
+      mounts: mountsFromHost(pid),
+      tcp: hasOutsideConnections(pid) ? 'close' : 'keep',
+    };
+    writeCheckpointRecord(directory, record);
+    const freezer = this.#parts.cgroup.freezerDirectory;
+    const onStarted = (criuPid: number) => mark.set(criuPid);
+    await dumpMemory(criu, { sandboxId: this.id, pid, directory, freezer, record, onStarted });
   }
 
   async stop(graceMs: number): Promise<void> {

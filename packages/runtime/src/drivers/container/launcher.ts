@@ -6,7 +6,8 @@ import { encodeLaunchMessage, type LaunchFields, LaunchMessageReader } from './l
 
 export interface LauncherOptions {
   readonly program: string;
-  readonly agent: string;
+  /** Asked when the first of them is needed. */
+  readonly agent: () => string;
   readonly bubblewrap: string;
   readonly v1Parents: readonly string[];
   /** How many processes wait ready inside cgroups; of use with version 1 only. */
@@ -27,10 +28,22 @@ export interface LaunchRequest {
   readonly settings: readonly CgroupSetting[];
 }
 
+export interface RestoreRequest extends LaunchRequest {
+  readonly criu: string;
+  /** The agent that the memory is of. */
+  readonly agent: string;
+  readonly imagesDir: string;
+  /** Takes the place of the file of that name among the images. */
+  readonly idMap: { readonly name: string; readonly file: string };
+  readonly options: readonly string[];
+  /** Places inside at which something of the host is mounted. */
+  readonly mounts: readonly string[];
+}
+
 export interface Launched {
   readonly init: ProcessIdentity;
-  /** What bubblewrap leaves beside the sandbox; of no use once the agent has answered. */
-  readonly monitor: ProcessIdentity;
+  /** What bubblewrap leaves beside the sandbox; of no use once the agent has answered. Nothing is left by a restore. */
+  readonly monitor?: ProcessIdentity;
 }
 
 interface Watched {
@@ -58,29 +71,36 @@ export class Launcher {
     this.#options = options;
   }
 
+  get program(): string {
+    return this.#options.program;
+  }
+
   /** Starts the server ahead of the first request. */
   warmUp(): void {
     this.#ensureServer();
   }
 
   async start(request: LaunchRequest): Promise<Launched> {
-    const answer = await this.#ask('start', [
-      ['id', request.id],
-      ['run', request.runDir],
-      ['image', request.imageDir],
-      ['disk', request.diskDir],
-      ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
-      ['hostname', request.hostname],
-      ['base', String(request.firstId)],
-      ['shm', String(Math.floor(request.memoryBytes / 2))],
-      ['tmpfs', String(Math.floor(request.memoryBytes / 8))],
-      ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
-      ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
-    ]);
+    const answer = await this.#ask('start', launchFields(request));
     return {
-      init: { pid: Number(answer.get('pid')), started: answer.get('started') ?? '' },
+      init: initIn(answer),
       monitor: { pid: Number(answer.get('monitor')), started: answer.get('monitorStarted') ?? '' },
     };
+  }
+
+  /** Returns when all of it runs again, with a listener of its own. */
+  async restore(request: RestoreRequest): Promise<Launched> {
+    const answer = await this.#ask('restore', [
+      ...launchFields(request),
+      ['criu', request.criu],
+      ['agent', request.agent],
+      ['images', request.imagesDir],
+      ['map', request.idMap.file],
+      ['map-name', request.idMap.name],
+      ...request.options.map((option) => ['option', option] as const),
+      ...request.mounts.map((place) => ['external', place] as const),
+    ]);
+    return { init: initIn(answer) };
   }
 
   /** Calls back once when the process is gone, however long ago that was. */
@@ -126,7 +146,7 @@ export class Launcher {
     if (this.#closed) throw new CoppiceError('unavailable', 'the container driver is closed');
     if (this.#server !== undefined) return this.#server;
     const { program, agent, bubblewrap, standbys, v1Parents } = this.#options;
-    const args = ['serve', '--bwrap', bubblewrap, '--agent', agent, '--standbys', String(standbys)];
+    const args = ['serve', '--bwrap', bubblewrap, '--agent', agent(), '--standbys', String(standbys)];
     for (const parent of v1Parents) args.push('--v1', parent);
     // A session of its own: an interrupt typed at the daemon's terminal is not meant for sandboxes.
     const server = spawn(program, args, { detached: true, env: {}, stdio: 'pipe' });
@@ -180,6 +200,25 @@ export class Launcher {
     }
   }
 }
+
+const launchFields = (request: LaunchRequest): LaunchFields => [
+  ['id', request.id],
+  ['run', request.runDir],
+  ['image', request.imageDir],
+  ['disk', request.diskDir],
+  ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
+  ['hostname', request.hostname],
+  ['base', String(request.firstId)],
+  ['shm', String(Math.floor(request.memoryBytes / 2))],
+  ['tmpfs', String(Math.floor(request.memoryBytes / 8))],
+  ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
+  ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
+];
+
+const initIn = (answer: Map<string, string>): ProcessIdentity => ({
+  pid: Number(answer.get('pid')),
+  started: answer.get('started') ?? '',
+});
 
 const identityFields = ({ pid, started }: ProcessIdentity): LaunchFields => [
   ['pid', String(pid)],

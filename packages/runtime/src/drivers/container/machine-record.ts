@@ -9,6 +9,8 @@ export interface MachineRecord {
   readonly bootId: string;
   /** Which range of ids on the host is the sandbox's. */
   readonly slot: number;
+  /** Which agent is its PID 1; absent where an earlier version started it. */
+  readonly agent?: string;
   /** Absent while it starts. */
   readonly init?: ProcessIdentity;
   /** What bubblewrap left beside it, and which is to be ended. */
@@ -41,7 +43,7 @@ export function writeMachineRecord(runDir: string, record: MachineRecord): void 
 export function completeMachineRecord(
   runDir: string,
   record: MachineRecord,
-  found: Required<Pick<MachineRecord, 'init' | 'monitor'>>,
+  found: Pick<MachineRecord, 'init' | 'monitor'>,
 ): void {
   writeFileSync(join(runDir, fileName), JSON.stringify({ ...record, ...found }), { flag: 'r+' });
 }

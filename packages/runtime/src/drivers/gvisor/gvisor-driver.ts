@@ -9,7 +9,7 @@ import { connectGuest } from '../../guest/connect-guest.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
-import { cpuFeatures } from './cpu-features.ts';
+import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
 import { readRecord, writeRecord } from './gvisor-record.ts';
 import { writeBundle } from './oci-bundle.ts';
@@ -45,7 +45,8 @@ interface Paths {
 /** Sandboxes in gVisor: a kernel of their own, whose memory can be written down and brought back. */
 export class GvisorDriver implements Driver {
   readonly name = 'gvisor';
-  readonly keepsMemory = true;
+  /** It is read inside a kernel that is itself isolated. */
+  readonly takesForeignMemory = true;
   readonly needsNetns = true;
   readonly #options: GvisorDriverOptions;
   /** Of this driver alone: another one takes what it finds among its own for its own. */
@@ -88,6 +89,10 @@ export class GvisorDriver implements Driver {
         findings: [{ severity: 'warning', message: error.message, fix: error.hint }],
       };
     }
+  }
+
+  async memoryRefusal(): Promise<undefined> {
+    return undefined;
   }
 
   start(spec: MachineSpec): Promise<Machine> {

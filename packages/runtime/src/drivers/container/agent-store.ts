@@ -1,0 +1,45 @@
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+
+const digestChars = 16;
+
+/**
+ * Every agent that sandboxes of this home run, or that a checkpoint may go on with, by its digest. A new version takes the place
+ * of the program that was installed, but memory that was kept needs the very file that it is of.
+ */
+export class AgentStore {
+  readonly #directory: string;
+  readonly #program: string;
+  #current: string | undefined;
+
+  constructor(directory: string, program: string) {
+    this.#directory = directory;
+    this.#program = program;
+  }
+
+  /** The one that is installed. */
+  get current(): string {
+    this.#current ??= this.#keep();
+    return this.#current;
+  }
+
+  path(name: string): string {
+    return join(this.#directory, name);
+  }
+
+  has(name: string): boolean {
+    return existsSync(this.path(name));
+  }
+
+  #keep(): string {
+    const name = createHash('sha256').update(readFileSync(this.#program)).digest('hex').slice(0, digestChars);
+    if (this.has(name)) return name;
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    // Under another name first: a copy that was cut short is none.
+    const draft = this.path(`${name}.${process.pid}`);
+    copyFileSync(this.#program, draft);
+    renameSync(draft, this.path(name));
+    return name;
+  }
+}

@@ -1,0 +1,20 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** What a restore must know besides CRIU's images, which stand beside it. */
+export interface CheckpointRecord {
+  /** The agent that was PID 1: memory holds what it has changed of its program, and the rest is read from the file again. */
+  readonly agent: string;
+  /** Places inside at which something of the host was mounted. */
+  readonly mounts: readonly string[];
+  /** `close` where a connection left the sandbox: CRIU keeps all of them or none. */
+  readonly tcp: 'keep' | 'close';
+}
+
+const fileName = 'coppice.json';
+
+export const writeCheckpointRecord = (checkpointDir: string, record: CheckpointRecord): void =>
+  writeFileSync(join(checkpointDir, fileName), JSON.stringify(record), { mode: 0o600 });
+
+export const readCheckpointRecord = (checkpointDir: string): CheckpointRecord =>
+  JSON.parse(readFileSync(join(checkpointDir, fileName), 'utf8')) as CheckpointRecord;

@@ -1,0 +1,91 @@
+import { spawn } from 'node:child_process';
+import { readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
+import { startFailure, systemPath } from '../../programs/run-program.ts';
+import type { CheckpointRecord } from './checkpoint-record.ts';
+
+export interface DumpRequest {
+  readonly sandboxId: string;
+  readonly pid: number;
+  readonly directory: string;
+  /** The cgroup that the sandbox stands still in, before and after. */
+  readonly freezer: string;
+  readonly record: CheckpointRecord;
+  /** Told which process it is; to end it in the middle would harm the sandbox. */
+  readonly onStarted: (pid: number) => void;
+}
+
+const logName = 'criu.log';
+/** What was deleted and is still open is carried in the checkpoint, up to this size each. */
+const deletedFileMax = '1G';
+
+/** For a dump and for a restore of it. Cgroups and network are made by us; the rest of the sandbox's namespaces by CRIU. */
+export const sharedOptions = ({ tcp }: CheckpointRecord): string[] => [
+  '--manage-cgroups=ignore',
+  ...['--empty-ns', 'net', '--network-lock', 'skip'],
+  ...(tcp === 'keep' ? ['--tcp-established'] : ['--tcp-close']),
+  // Those that nobody has accepted yet; their peers see what they see of a server that was restarted.
+  '--skip-in-flight',
+  '--file-locks',
+];
+
+/** Writes the memory of a sandbox that stands still. Whatever happens, it is left as it was. */
+export const dumpMemory = async (program: string, request: DumpRequest): Promise<void> => {
+  const { directory, record } = request;
+  const args = [
+    ...['dump', '--tree', String(request.pid), '--images-dir', directory, '--log-file', logName],
+    ...['--leave-running', '--freeze-cgroup', request.freezer, '--ghost-limit', deletedFileMax],
+    ...sharedOptions(record),
+    ...record.mounts.flatMap((place) => ['--external', `mnt[${place}]:${place}`]),
+  ];
+  const { code, said } = await run(program, args, request.onStarted);
+  if (code !== 0) throw dumpFailure(request.sandboxId, firstError(join(directory, logName)) ?? said);
+  for (const name of [logName, 'stats-dump']) rmSync(join(directory, name), { force: true });
+};
+
+/** In a session of its own: an interrupt typed at the daemon's terminal must not end it. */
+function run(
+  program: string,
+  args: readonly string[],
+  onStarted: (pid: number) => void,
+): Promise<{ code: number | null; said: string }> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, {
+      detached: true,
+      env: { PATH: systemPath },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let said = '';
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (chunk: Buffer) => {
+        said = (said + chunk.toString('utf8')).slice(0, 2000);
+      });
+    child.once('error', (error: NodeJS.ErrnoException) => reject(startFailure(program, error)));
+    child.once('close', (code) => resolve({ code, said: said.trim() }));
+    if (child.pid !== undefined) onStarted(child.pid);
+  });
+}
+
+/** It says first why, and then what it had to give up because of that. That it may have no more descriptors is no reason. */
+function firstError(log: string): string | undefined {
+  let text: string;
+  try {
+    text = readFileSync(log, 'utf8');
+  } catch {
+    // It ended before it had a log; then it said why on stderr.
+    return undefined;
+  }
+  const lines = text.split('\n').filter((line) => line.includes('Error (') && !line.includes('rlimit:'));
+  return lines[0]?.replace(/^.*?Error \([^)]*\):\s*/, '');
+}
+
+function dumpFailure(sandboxId: string, reason: string): CoppiceError {
+  if (/no space left|disk quota exceeded/i.test(reason))
+    return new CoppiceError('no_space', `there is no room for the memory of sandbox ${sandboxId}`, {
+      hint: 'Delete snapshots and sandboxes that are no longer needed, or give the home a larger disk.',
+    });
+  return new CoppiceError('unsupported', `CRIU cannot keep the memory of sandbox ${sandboxId}: ${reason}`, {
+    hint: 'The sandbox goes on. End the process that holds what is named, or use the driver gvisor.',
+  });
+}
