@@ -51,6 +51,7 @@ export class DaemonServer {
       handlers: createHandlers(services),
       hostCheck: new HostCheck(config.allowed_hosts),
       rateLimiter,
+      stalledReaderMs: config.limits.stalled_reader_s * 1000,
       authenticate: (secret) => services.tokens.authenticate(secret),
       sandboxId: (ref) => services.sandboxes.idOf(ref),
       onInternalError,

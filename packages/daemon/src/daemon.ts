@@ -191,7 +191,7 @@ export class Daemon {
     const forks = new ForkService({ core, creator, taker, sizer, snapshots, names });
     const lineage = new LineageService(state, images);
     const parcels = new Parcels(programs.parcel);
-    const exporter = new ExportService(core, images, parcels);
+    const exporter = new ExportService(core, images, parcels, snapshots);
     const spool = ImportSpool.open(home.importsDir);
     const importer = new ImportService({ core, images, parcels, spool, sizer });
     const metrics = new MetricsService(state, journal, warm);

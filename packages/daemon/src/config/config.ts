@@ -46,6 +46,8 @@ const configSchema = z.strictObject({
       /** How many events are kept, and how long. */
       events_kept: z.int().min(100).max(10_000_000).default(100_000),
       events_days: z.int().min(1).max(3650).default(90),
+      /** Who takes no byte of a download or an export for this long is taken for gone. */
+      stalled_reader_s: z.int().min(1).max(86_400).default(600),
       /** Of all sandboxes that run, by what they were promised; null: no limit. */
       total_memory_mb: z.int().min(16).nullable().default(null),
       /** Per token. */

@@ -9,6 +9,7 @@ import { type ExportPart, writeExport } from '../transfer/write-export.ts';
 import { version } from '../version.ts';
 import type { Core } from './core.ts';
 import type { ImageService } from './image-service.ts';
+import type { SnapshotService } from './snapshot-service.ts';
 
 type ExportOptions = z.output<typeof exportQuery>;
 
@@ -17,11 +18,13 @@ export class ExportService {
   readonly #core: Core;
   readonly #images: ImageService;
   readonly #parcels: Parcels;
+  readonly #snapshots: SnapshotService;
 
-  constructor(core: Core, images: ImageService, parcels: Parcels) {
+  constructor(core: Core, images: ImageService, parcels: Parcels, snapshots: SnapshotService) {
     this.#core = core;
     this.#images = images;
     this.#parcels = parcels;
+    this.#snapshots = snapshots;
   }
 
   async export(
@@ -35,6 +38,7 @@ export class ExportService {
   /** The snapshot cannot be deleted until the last byte is fetched, or whoever fetches them has gone away. */
   async *#write(id: string, options: ExportOptions): AsyncGenerator<Buffer, void, undefined> {
     const { locks, finder, journal } = this.#core;
+    const release = this.#snapshots.hold(id, 'exported');
     const entered = Promise.withResolvers<void>();
     const done = Promise.withResolvers<void>();
     void locks.shared(id, () => {
@@ -59,6 +63,9 @@ export class ExportService {
       );
     } finally {
       done.resolve();
+      release();
+      // It may have been kept for this alone.
+      await this.#snapshots.prune(id);
     }
   }
 

@@ -57,7 +57,7 @@ export class MergeService {
       throw new CoppiceError('invalid_argument', `sandbox ${into.name} cannot be merged into itself`);
     assertSameImage(from, into);
     const theirsId = input.dry_run ? await trees.copyNow(from.id) : ids.next('snapshot');
-    const release = snapshots.keepForMerge(theirsId);
+    const release = snapshots.hold(theirsId, 'merged');
     try {
       // One lock at a time: two merges against each other must not wait for each other.
       if (!input.dry_run)

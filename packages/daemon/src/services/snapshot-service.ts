@@ -7,14 +7,16 @@ import type { SnapshotTaker } from './snapshot-taker.ts';
 import { isUndo, undoTag } from './undo-snapshot.ts';
 import { snapshotView } from './views.ts';
 
+type Holding = 'merged' | 'exported';
+
 /** Snapshots as things of their own: take, find, delete. */
 export class SnapshotService {
   readonly #core: Core;
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
   readonly #undosKept: number;
-  /** What merges that are under way bring over, and what nothing else says yet that it is needed. */
-  readonly #merging = new Set<string>();
+  /** What is being merged or exported, and how: nothing else says that it is needed, and neither shall wait for the other. */
+  readonly #held = new Map<symbol, { readonly id: string; readonly how: Holding }>();
 
   /** `undosKept`: how many of what undoes merges and restores each sandbox has at most. */
   constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer, undosKept: number) {
@@ -46,8 +48,10 @@ export class SnapshotService {
 
   async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {
     const { id } = this.#find(snapshotRef, sandboxRef);
+    this.#assertNotHeld(id);
     const parentId = await this.#core.locks.exclusive(id, async () => {
       const record = this.#core.finder.snapshot(id);
+      this.#assertNotHeld(id);
       this.#assertNoMergeStarts(record);
       const dependants = this.#core.state.sandboxes.grownFrom(id);
       if (dependants.length > 0) {
@@ -68,20 +72,22 @@ export class SnapshotService {
     await this.pruneMerged();
   }
 
-  /** Until the returned function is called it stays, for a merge that has not written down that it needs it. */
-  keepForMerge(snapshotId: string): () => void {
-    this.#merging.add(snapshotId);
-    return () => this.#merging.delete(snapshotId);
+  /** Until the returned function is called it stays, and a deletion is refused instead of made to wait. */
+  hold(id: string, how: Holding): () => void {
+    const key = Symbol(id);
+    this.#held.set(key, { id, how });
+    return () => this.#held.delete(key);
   }
 
   /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
   async prune(snapshotId: string): Promise<void> {
     const { state, locks } = this.#core;
+    if (this.#holdings(snapshotId).length > 0) return;
     const parentId = await locks.exclusive(snapshotId, async () => {
       const record = state.snapshots.byId(snapshotId);
       if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
         return null;
-      if (this.#merging.has(snapshotId) || this.#startsMerge(record)) return null;
+      if (this.#holdings(snapshotId).length > 0 || this.#startsMerge(record)) return null;
       if (isUndo(record) && this.#mayUndo(record)) return null;
       await this.#remove(record);
       return record.parentId;
@@ -129,12 +135,21 @@ export class SnapshotService {
     return state.snapshots.automaticWithTag(undoTag, sandboxId).slice(-this.#undosKept).includes(id);
   }
 
+  #holdings(snapshotId: string): Holding[] {
+    return [...this.#held.values()].filter(({ id }) => id === snapshotId).map(({ how }) => how);
+  }
+
+  #assertNotHeld(snapshotId: string): void {
+    const [how] = this.#holdings(snapshotId);
+    if (how === undefined) return;
+    const { name, sandboxName } = this.#core.finder.snapshot(snapshotId);
+    throw new CoppiceError('in_use', `snapshot ${name} of ${sandboxName} is just being ${how}`, {
+      hint: 'Try again when that is done, or end it first.',
+    });
+  }
+
   #assertNoMergeStarts(record: SnapshotRecord): void {
     const { state } = this.#core;
-    if (this.#merging.has(record.id))
-      throw new CoppiceError('in_use', `snapshot ${record.name} is being merged`, {
-        hint: 'Wait until the merge is done.',
-      });
     if (!this.#startsMerge(record)) return;
     const holders = state.merges.holdersOf(record.id);
     const names = holders.map((id) => state.sandboxes.byId(id)?.name ?? state.snapshots.byId(id)?.name ?? id);

@@ -26,6 +26,8 @@ export interface HttpServerOptions {
   readonly sandboxId: (ref: string) => string;
   /** Told of every failure that was not foreseen. */
   readonly onInternalError: (error: unknown, where: string) => void;
+  /** A reader of bytes who takes none for this long is taken for gone: what it reads is held for it. */
+  readonly stalledReaderMs: number;
   readonly jsonBodyLimitBytes?: number;
 }
 
@@ -154,9 +156,20 @@ export class HttpServer {
       ...(sizeBytes === undefined ? {} : { 'content-length': sizeBytes }),
       ...(fileName === undefined ? {} : { 'content-disposition': `attachment; filename="${fileName}"` }),
     });
+    const { stalledReaderMs } = this.#options;
+    const stalled = () => reply.raw.destroy();
     const rest = async function* () {
-      if (!first.done) yield first.value;
-      yield* { [Symbol.asyncIterator]: () => iterator };
+      let timer: NodeJS.Timeout | undefined;
+      try {
+        for (let next = first; !next.done; next = await iterator.next()) {
+          timer = setTimeout(stalled, stalledReaderMs);
+          yield next.value;
+          clearTimeout(timer);
+        }
+      } finally {
+        clearTimeout(timer);
+        await iterator.return?.();
+      }
     };
     // A failure midway destroys the connection, so that a short answer is never taken for a whole one.
     await pipeline(Readable.from(rest(), { objectMode: false, highWaterMark: 1024 * 1024 }), reply.raw).catch(
