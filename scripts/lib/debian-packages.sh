@@ -34,3 +34,9 @@ install_packages() { # needs…
 
 # Waits for another apt instead of failing beside it, and tries a broken download again.
 apt_get() { apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"; }
+
+# The mirror that this machine is configured with. Asked of apt itself, which knows every form that its sources may be written in.
+mirror_of() { # codename
+  apt-get indextargets --format '$(CREATED_BY)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)' |
+    awk -F'|' -v suite="$1" '$1 == "Packages" && $2 == suite && $3 == "main" { print $4; exit }'
+}

@@ -65,9 +65,3 @@ Components: main
 SOURCE
   [[ ! -e $keyring ]] || echo "Signed-By: $keyring" >>"$backports_source"
 }
-
-# Asked of apt itself, which knows every form that its sources may be written in.
-mirror_of() { # codename
-  apt-get indextargets --format '$(CREATED_BY)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)' |
-    awk -F'|' -v suite="$1" '$1 == "Packages" && $2 == suite && $3 == "main" { print $4; exit }'
-}
