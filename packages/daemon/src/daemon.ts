@@ -169,8 +169,10 @@ export class Daemon {
     const pauser = new Pauser(core, lifecycle);
     const guests = new GuestDoor({ finder, machines, activity, locks, waker: pauser });
     const ports: PortService = new PortService({ state, journal, finder, guests, log });
+    const names = new SandboxNames(state);
     const warm: WarmPool = new WarmPool({
       size: config.warm_pool,
+      names,
       shape: () => {
         const image = images.peek(config.default_image);
         return image && sandboxes.plan({ name: 'warm', network: networkPolicySchema.parse({}) }, image);
@@ -181,7 +183,6 @@ export class Daemon {
       ids,
       log,
     });
-    const names = new SandboxNames(state);
     const creator = new SandboxCreator(core, config.limits, warm);
     const sandboxes: SandboxService = new SandboxService({ core, config, images, creator, names });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));

@@ -108,6 +108,21 @@ test('the warm pool gives a sandbox of the default shape with its own name, and 
   });
 });
 
+test('a warm sandbox has the name that its creation answers, whoever else asks at the same time', async () => {
+  await using daemon = await RunningDaemon.start({ config: { warm_pool: 2 } });
+  await eventually('two are warm', async () =>
+    (await daemon.client.metrics()).includes('coppice_warm_sandboxes 2\n'),
+  );
+  const sandboxes = await Promise.all(
+    [{}, { name: 'chosen' }, {}, {}].map((input) => daemon.client.sandboxes.create(input)),
+  );
+  const names = sandboxes.map((sandbox) => sandbox.info!.name);
+  expect(new Set(names).size).toBe(4);
+  expect(names[1]).toBe('chosen');
+  const said = await Promise.all(sandboxes.map((sandbox) => sandbox.exec(['hostname'])));
+  expect(said.map(({ stdout }) => stdout.trim())).toEqual(names);
+});
+
 test('what is warm on an image that was removed is never given out for the one that came under its name', async () => {
   await using daemon = await RunningDaemon.start({ config: { warm_pool: 1 } });
   const warm = async (count: number) =>

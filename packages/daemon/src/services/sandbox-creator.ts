@@ -32,6 +32,11 @@ export class SandboxCreator {
     this.#pool = pool;
   }
 
+  /** A name that costs nothing: a machine that is ready has it already. */
+  get warmName(): string | undefined {
+    return this.#pool.nextName;
+  }
+
   /** The caller holds the snapshot's lock where there is one. */
   async create(plan: SandboxPlan, growth?: Growth): Promise<CreatedSandbox> {
     const beganMs = performance.now();

@@ -69,14 +69,20 @@ export class SandboxNames {
     this.#state = state;
   }
 
-  /** Runs the work with a made-up name. */
-  async withFresh<T>(work: (name: string) => Promise<T>): Promise<T> {
-    const made = (): string =>
-      `${pick(moods)}-${pick(trees)}-${randomInt(36 ** 3)
+  /** A made-up name that nobody has now. */
+  make(): string {
+    for (;;) {
+      const number = randomInt(36 ** 3)
         .toString(36)
-        .padStart(3, '0')}`;
-    let name = made();
-    while (!this.#isFree(name)) name = made();
+        .padStart(3, '0');
+      const name = `${pick(moods)}-${pick(trees)}-${number}`;
+      if (this.#isFree(name)) return name;
+    }
+  }
+
+  /** Runs the work with a made-up name: the one that was made before, where it is still free. */
+  async withFresh<T>(work: (name: string) => Promise<T>, before?: string): Promise<T> {
+    const name = before !== undefined && this.#isFree(before) ? before : this.make();
     return this.#holding([name], () => work(name));
   }
 

@@ -65,7 +65,10 @@ export class SandboxService {
   async create(input: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
     const { name } = input;
     if (name === undefined)
-      return this.#names.withFresh((fresh) => this.#createNamed({ ...input, name: fresh }, options));
+      return this.#names.withFresh(
+        (fresh) => this.#createNamed({ ...input, name: fresh }, options),
+        this.#creator.warmName,
+      );
     this.#names.assertFree(name);
     return this.#createNamed({ ...input, name }, options);
   }

@@ -4,12 +4,15 @@ import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { Log } from './log.ts';
 import { diskBytes, type MachineStarter } from './machine-starter.ts';
+import { hostnameOf, type SandboxNames } from './sandbox-names.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 
 export interface WarmMachine {
   readonly id: string;
   /** What it stands on, which may have gone since, and another have come under the same name. */
   readonly imageId: string;
+  /** Its hostname already: whoever has no other name in mind takes this one, and nothing needs to be changed. */
+  readonly name: string;
   readonly machine: Machine;
 }
 
@@ -17,6 +20,7 @@ export interface WarmPoolParts {
   readonly size: number;
   /** The shape that is kept warm; undefined while its image does not exist yet. */
   readonly shape: () => SandboxPlan | undefined;
+  readonly names: SandboxNames;
   readonly starter: MachineStarter;
   readonly disks: DiskStore;
   readonly network: Network;
@@ -47,6 +51,11 @@ export class WarmPool {
     return this.#ready.length;
   }
 
+  /** The name of the machine that is taken next; advice only. */
+  get nextName(): string | undefined {
+    return this.#ready[0]?.name;
+  }
+
   /** A machine of just this shape, or undefined: never one that is nearly right. */
   take(plan: SandboxPlan): WarmMachine | undefined {
     const index = this.#ready.findIndex(({ imageId }) => imageId === plan.imageId);
@@ -56,7 +65,8 @@ export class WarmPool {
     return warm;
   }
 
-  async rename({ machine }: WarmMachine, hostname: string): Promise<void> {
+  async rename({ name, machine }: WarmMachine, hostname: string): Promise<void> {
+    if (hostnameOf(name) === hostname) return;
     if (machine.setHostname !== undefined) await machine.setHostname(hostname);
     else await machine.guest.setHostname(hostname);
   }
@@ -103,12 +113,14 @@ export class WarmPool {
   }
 
   async #addOne(shape: SandboxPlan): Promise<void> {
-    const { disks, ids, starter } = this.#parts;
+    const { disks, ids, starter, names } = this.#parts;
     const id = ids.next('sandbox');
+    const name = names.make();
     try {
       await disks.createDisk(id, diskBytes(shape));
-      const machine = await starter.startBare({ ...shape, id } as SandboxRecord);
-      const warm = { id, imageId: shape.imageId, machine };
+      const record = { ...shape, id, name, hostname: hostnameOf(name) };
+      const machine = await starter.startBare(record as SandboxRecord);
+      const warm = { id, imageId: shape.imageId, name, machine };
       this.#ready.push(warm);
       const ended = () => void this.#drop(warm);
       machine.exited.then(ended, ended);
