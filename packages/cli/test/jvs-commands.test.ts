@@ -98,9 +98,22 @@ describe('snapshot', () => {
     expect((await jvs.json<Snapshot>(['snapshot', '-'], { cwd, input: 'from input\n' })).note).toBe(
       'from input',
     );
+    expect((await jvs.json<Snapshot>(['snapshot', '-F', '-'], { cwd, input: 'also input\n' })).note).toBe(
+      'also input',
+    );
     expect((await jvs.json<Snapshot>(['snapshot'], { cwd })).note).toBe('');
     expect((await jvs.jvs(['snapshot', 'a', '-F', 'note.txt'], { cwd })).code).toBe(2);
-    expect((await jvs.ok(['history'], { cwd })).trim().split('\n')).toHaveLength(3);
+    expect((await jvs.ok(['history'], { cwd })).trim().split('\n')).toHaveLength(4);
+  });
+
+  test('takes a note of 64 KiB and none that is longer, and what follows it is recorded like everything else', async () => {
+    const cwd = await fresh();
+    const long = 'x'.repeat(64 * 1024);
+    expect((await jvs.json<Snapshot>(['snapshot', '-'], { cwd, input: long })).note).toBe(long);
+    expect((await jvs.jvs(['snapshot', '-'], { cwd, input: `${long}x` })).code).toBe(10);
+    await take(cwd, 'after it');
+    expect(await jvs.json<Snapshot[]>(['history'], { cwd })).toHaveLength(2);
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true, findings: [] });
   });
 
   test('of some paths holds only these, and its restore touches only these', async () => {
@@ -279,6 +292,9 @@ describe('worktrees', () => {
     await jvs.ok(['worktree', 'create', 'blank'], { cwd });
     await jvs.ok(['worktree', 'create', 'full', '--from', 'good'], { cwd });
     const full = (await jvs.ok(['worktree', 'path', 'full'], { cwd })).trim();
+    await writeFile(join(full, 'f'), 'gone');
+    await jvs.ok(['restore', 'HEAD', '--discard'], { cwd: full });
+    expect(await readText(join(full, 'f'))).toBe('1');
     await writeFile(join(full, 'f'), '2');
     const taken = await take(full, 'in full');
     expect(taken).toMatchObject({ parent_id: one.snapshot_id, worktree_name: 'full' });
@@ -379,6 +395,9 @@ describe('collection', () => {
     await jvs.ok(['pin', 'one'], { cwd });
     expect((await jvs.jvs(['gc', 'run'], { cwd })).code).toBe(8);
     expect(await jvs.json<Snapshot[]>(['history'], { cwd })).toHaveLength(2);
+    await jvs.ok(['unpin', 'one'], { cwd });
+    await jvs.ok(['gc', 'run'], { cwd });
+    expect((await jvs.json<Snapshot[]>(['history'], { cwd })).map(({ note }) => note)).toEqual(['two']);
   });
 
   test('what is shared with a snapshot that stays is not freed', async () => {
@@ -399,6 +418,26 @@ describe('collection', () => {
 });
 
 describe('several commands at once', () => {
+  test('a collection beside snapshots takes nothing of what they store', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'large'), Buffer.alloc(400_000, 0));
+    await take(cwd, 'base');
+    for (let round = 1; round <= 6; round += 1) {
+      // What the collection is about to delete is what the snapshots store again.
+      await writeFile(join(cwd, 'large'), Buffer.alloc(400_000, round % 2));
+      await writeFile(join(cwd, 'small'), `small ${round % 2}`);
+      await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+      const [collected] = await Promise.all([
+        jvs.jvs(['gc', 'run'], { cwd }),
+        take(cwd, `a${round}`),
+        take(cwd, `b${round}`),
+      ]);
+      expect([0, 8]).toContain(collected.code);
+      await jvs.ok(['verify', '--all'], { cwd });
+    }
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true, findings: [] });
+  });
+
   test('snapshots of one worktree queue up and form one line', async () => {
     const cwd = await fresh();
     await take(cwd, 'base');

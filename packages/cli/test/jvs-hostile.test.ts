@@ -288,6 +288,38 @@ describe.skipIf(!canMount)('filesystems with less to offer', () => {
     }
   });
 
+  test('the quick start runs on a tmpfs and on an overlay, where the engine is copy, and nothing holds them afterwards', async () => {
+    const layers = join(jvs.home, 'layers');
+    for (const layer of ['lower', 'upper', 'work']) await mkdir(join(layers, layer), { recursive: true });
+    const below = ['lower', 'upper', 'work'].map((layer) => `${layer}dir=${join(layers, layer)}`).join(',');
+    for (const [type, options] of [
+      ['tmpfs', 'size=64m'],
+      ['overlay', below],
+    ] as const) {
+      await using place = await MountedFilesystem.withoutDevice(type, options, jvs.home);
+      const said = await shell(
+        `
+jvs init agent-base
+cd agent-base/main
+mkdir results; echo base > agent.py
+jvs snapshot "Agent baseline v1" --tag baseline --tag v1
+for RUN in {1..5}; do
+    jvs restore baseline
+    echo $RUN > results/$RUN.json
+    jvs snapshot "Run $RUN: ok" --tag "run-$RUN" --tag agent
+done
+jvs worktree fork experiment-a
+(cd ../worktrees/experiment-a/main; jvs restore baseline; echo A > agent.py; jvs snapshot "Variant A" --tag a)
+jvs restore --latest-tag run-3
+echo found; ls results; jvs history --tag agent | wc -l; jvs doctor --strict --json | jq -r .engine
+jvs verify --all > /dev/null; jvs gc plan > /dev/null; jvs info > /dev/null
+cd /; umount ${place.path}; mount -t ${type} -o ${options} ${type} ${place.path}`,
+        place.path,
+      );
+      expect(said.split('found\n')[1]?.trim().split(/\s+/)).toEqual(['3.json', '5', 'copy']);
+    }
+  });
+
   test('a disk that is full stops a snapshot and a restore, and nothing is half done', async () => {
     await using tmpfs = await MountedFilesystem.withoutDevice('tmpfs', 'size=16m', jvs.home);
     const cwd = await fresh(tmpfs.path);

@@ -9,6 +9,9 @@ const run = promisify(execFile);
 const makers = {
   btrfs: ['mkfs.btrfs', '-q'],
   xfs: ['mkfs.xfs', '-q'],
+  ext4: ['mkfs.ext4', '-q'],
+  // Inodes without room for parts of a second.
+  'ext4-seconds': ['mkfs.ext4', '-q', '-I', '128'],
 } as const;
 
 /** Whether loop devices can be mounted here. */
@@ -30,7 +33,7 @@ export class MountedFilesystem implements AsyncDisposable {
     await truncate(mounted.#image, 512 * 1024 * 1024);
     const [maker, ...options] = makers[kind];
     await run(maker, [...options, mounted.#image]);
-    await mkdir(mounted.path);
+    await mkdir(mounted.path, { recursive: true });
     await run('mount', ['-o', 'loop', mounted.#image, mounted.path]);
     return mounted;
   }
@@ -43,7 +46,13 @@ export class MountedFilesystem implements AsyncDisposable {
     return mounted;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  async whileUnmounted(work: (image: string) => Promise<void>): Promise<void> {
+    await this.#unmount();
+    await work(this.#image);
+    await run('mount', ['-o', 'loop', this.#image, this.path]);
+  }
+
+  async #unmount(): Promise<void> {
     // A program that has been told to end may still hold a file for a moment.
     const deadline = Date.now() + 60_000;
     for (;;) {
@@ -55,6 +64,10 @@ export class MountedFilesystem implements AsyncDisposable {
         await setTimeout(50);
       }
     }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#unmount();
     await rm(this.#image, { force: true });
   }
 }

@@ -1,11 +1,11 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Blake3Hasher } from '@napi-rs/blake-hash';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PackReader } from '../src/trees/pack-reader.ts';
-import { nameText } from '../src/trees/tree-difference.ts';
 import { SpawnedProgram } from '../src/trees/spawned-program.ts';
+import { nameText } from '../src/trees/tree-difference.ts';
 import { parseTreeRoot } from '../src/trees/tree-root.ts';
 
 let home: string;
@@ -17,10 +17,12 @@ beforeAll(async () => {
 });
 afterAll(() => rm(home, { recursive: true, force: true }));
 
+const newPack = (): string => `1${Math.random().toString(16).slice(2).padEnd(15, '0').slice(0, 15)}`;
+
 const scan = async (directory: string): Promise<Map<string, { hash: string; size: number }>> => {
   const program = new SpawnedProgram();
   const control = join(home, 'control');
-  const pack = `1${Math.random().toString(16).slice(2).padEnd(15, '0').slice(0, 15)}`;
+  const pack = newPack();
   try {
     const { root } = await program.request<{ root: string }>('scan', {
       store: control,
@@ -55,5 +57,36 @@ describe('the hash of a file', () => {
     }
     const found = await scan(directory);
     for (const [name, content] of expected) expect([name, found.get(name)]).toEqual([name, content]);
+  });
+
+  test('is computed once for each change, whoever asks for the tree how often', async () => {
+    const directory = join(home, 'once');
+    const index = join(home, 'once.index');
+    await mkdir(directory);
+    for (let file = 0; file < 50; file += 1) await writeFile(join(directory, `${file}`), `${file}`);
+    await writeFile(join(directory, 'large'), Buffer.alloc(300_000, 1));
+    const program = new SpawnedProgram();
+    const hashed = async (): Promise<number> => {
+      const answer = await program.request<{ hashed: number; indexChanged: boolean }>('scan', {
+        store: join(home, 'control'),
+        dir: directory,
+        index,
+        newIndex: `${index}.new`,
+        locations: true,
+        pack: newPack(),
+        keep: true,
+      });
+      if (answer.indexChanged) await rename(`${index}.new`, index);
+      return answer.hashed;
+    };
+    try {
+      // What was written just now could change once more within the same tick, and is read again until it is older.
+      while ((await hashed()) > 0);
+      expect(await hashed()).toBe(0);
+      await writeFile(join(directory, '7'), 'other');
+      expect(await hashed()).toBe(1);
+    } finally {
+      program.close();
+    }
   });
 });
