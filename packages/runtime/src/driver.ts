@@ -81,7 +81,7 @@ export interface Driver {
   readonly needsNetns: boolean;
   probe(): Promise<DriverHealth>;
   start(spec: MachineSpec): Promise<Machine>;
-  /** Finds a sandbox that an earlier daemon left running; undefined when it no longer runs. */
+  /** Finds a sandbox that an earlier daemon left running; undefined when it no longer runs or never did, and then nothing is left of it. */
   adopt(spec: MachineSpec): Promise<Machine | undefined>;
   /** Starts a machine from what checkpoint wrote; its disk is a copy of the one snapshotted with it. */
   restore(spec: MachineSpec, checkpointDir: string): Promise<Machine>;

@@ -1,11 +1,11 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DriverWorkbench, eventually, runIn, tinyImage } from '@coppice/testkit';
 import { expect, test } from 'vitest';
-import { readRecord } from '../src/drivers/gvisor/gvisor-record.ts';
+import { type GvisorRecord, readRecord } from '../src/drivers/gvisor/gvisor-record.ts';
 import { makeGvisorDriver } from './gvisor/make-gvisor-driver.ts';
 
 const hasRunsc = ['/usr/bin/runsc', '/usr/local/bin/runsc'].some((path) => existsSync(path));
@@ -33,8 +33,6 @@ test('a gVisor sandbox is made while its network is, and nothing in it runs befo
   const starting = bench.driver.start(spec);
   await eventually('its kernel waits', () => recordOf(bench, spec.id)?.waits === true);
   expect(statusOf(bench, spec.id)).toBe('created');
-  // One that an earlier daemon left like this is no sandbox yet.
-  expect(await bench.driver.adopt(spec)).toBeUndefined();
   network.resolve();
   const { guest } = await starting;
   expect(statusOf(bench, spec.id)).toBe('running');
@@ -56,28 +54,48 @@ test('a gVisor sandbox whose network fails never runs, and nothing is left of it
   expect(recordOf(bench, spec.id)).toBeUndefined();
 });
 
-test('a gVisor sandbox that waits when its daemon dies is no sandbox to the next one, which sweeps it away', async ({
-  skip,
-}) => {
+const halfStarted = {
+  'is being made': () => true,
+  waits: (record) => record.waits === true,
+} satisfies Record<string, (record: GvisorRecord) => boolean>;
+
+test.for(['is being made', 'waits'] as const)(
+  'of a gVisor sandbox that %s when its daemon dies nothing is left to the next one, where it starts',
+  async (stage, { skip }) => {
+    if (!hasRunsc) skip('runsc is not installed');
+    await using bench = await open();
+    const spec = bench.spec();
+    const program = fileURLToPath(new URL('./gvisor/start-and-wait.ts', import.meta.url));
+    const child = spawn(process.execPath, [program, bench.home, bench.homeKey, JSON.stringify(spec)], {
+      stdio: 'inherit',
+    });
+    try {
+      await eventually(`it ${stage}`, () => {
+        const record = recordOf(bench, spec.id);
+        return record !== undefined && halfStarted[stage](record);
+      });
+      const ended = once(child, 'exit');
+      child.kill('SIGKILL');
+      await ended;
+      expect(await bench.driver.adopt(spec)).toBeUndefined();
+      expect(bench.remains(spec.id)).toEqual([]);
+      expect(recordOf(bench, spec.id)).toBeUndefined();
+    } finally {
+      child.kill('SIGKILL');
+      execFileSync('ip', ['netns', 'del', `coppice-${bench.homeKey}-${spec.id.slice(-4)}`]);
+    }
+    const { guest } = await bench.driver.start(spec);
+    expect((await runIn(guest, ['/bin/echo', 'it runs'])).stdout).toBe('it runs\n');
+  },
+);
+
+test('a gVisor sandbox of which not even a record was written is swept', async ({ skip }) => {
   if (!hasRunsc) skip('runsc is not installed');
   await using bench = await open();
-  const spec = bench.spec();
-  const program = fileURLToPath(new URL('./gvisor/start-and-wait.ts', import.meta.url));
-  const child = spawn(process.execPath, [program, bench.home, bench.homeKey, JSON.stringify(spec)], {
-    stdio: 'inherit',
-  });
-  try {
-    await eventually('its kernel waits', () => recordOf(bench, spec.id)?.waits === true);
-    const ended = once(child, 'exit');
-    child.kill('SIGKILL');
-    await ended;
-    expect(await bench.driver.adopt(spec)).toBeUndefined();
-    expect(await bench.driver.sweep(new Set())).toEqual([spec.id]);
-    expect(bench.remains(spec.id)).toEqual([]);
-  } finally {
-    child.kill('SIGKILL');
-    execFileSync('ip', ['netns', 'del', `coppice-${bench.homeKey}-${spec.id.slice(-4)}`]);
-  }
+  const { id } = bench.spec();
+  mkdirSync(join(bench.home, 'gvisor/machines', id), { recursive: true });
+  expect(await bench.driver.sweep(new Set())).toEqual([id]);
+  expect(readdirSync(join(bench.home, 'gvisor/machines'))).toEqual([]);
 });
 
 test('a memory that cannot be brought back is refused with the reason of runsc, and nothing is left', async ({

@@ -7,9 +7,9 @@ import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
+import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
-import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
 import { readRecord, writeRecord } from './gvisor-record.ts';
 import { writeBundle } from './oci-bundle.ts';
@@ -110,7 +110,11 @@ export class GvisorDriver implements Driver {
     const paths = this.#paths(spec.id);
     const record = readRecord(paths.record);
     const identity = record?.process;
-    if (identity == null || record?.waits === true || !isRunning(identity)) return undefined;
+    if (identity == null || record?.waits === true || !isRunning(identity)) {
+      // Also what was half started: its processes would keep it from ever starting again.
+      if (existsSync(paths.dir)) await this.#cleanUp(spec.id);
+      return undefined;
+    }
     // The daemon before may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
     if (existsSync(paths.pausedMark)) {
@@ -291,14 +295,10 @@ export class GvisorDriver implements Driver {
     return { runsc: new Runsc(program, join(this.#dir, 'runsc'), platform.name), platform };
   }
 
+  /** Also those without a record: whoever made them died before it was written. */
   #listIds(): string[] {
-    try {
-      return readdirSync(join(this.#dir, 'machines')).filter(
-        (name) => readRecord(this.#paths(name).record) !== undefined,
-      );
-    } catch {
-      return [];
-    }
+    const directory = join(this.#dir, 'machines');
+    return existsSync(directory) ? readdirSync(directory) : [];
   }
 
   #paths(id: string): Paths {
