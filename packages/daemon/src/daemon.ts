@@ -213,8 +213,11 @@ export class Daemon {
     }).begin();
     recovery.swept.then(swept.resolve, swept.reject);
     const housekeeper = new Housekeeper(log);
+    // Those of now: a fork that is asked for from here on has its own, from which nothing grew yet.
+    const forkSnapshots = state.snapshots.automaticWithTag('fork');
     const recovered = recovery.settled.then(async () => {
       await ports.reopen();
+      for (const id of forkSnapshots) await snapshots.prune(id);
       await snapshots.pruneAllUndos();
       await snapshots.pruneMerged();
       sizer.addUncounted();
