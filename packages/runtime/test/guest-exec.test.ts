@@ -232,7 +232,7 @@ describe('PID 1', () => {
   });
 
   it('keeps no descriptor of what has ended', async () => {
-    const descriptors = () => readdirSync(`/proc/${agent.process.pid}/fd`).length;
+    const descriptors = () => readdirSync(`/proc/${agent.pid}/fd`).length;
     await run(agent.guest, ['true']);
     const before = descriptors();
     for (let i = 0; i < 100; i++) await run(agent.guest, ['true']);

@@ -153,7 +153,7 @@ describe('writing', () => {
     ftruncateSync(fd, size);
     writeSync(fd, 'the end', size - 7);
     closeSync(fd);
-    const pid = agent.process.pid!;
+    const pid = agent.pid;
     const before = await residentBytes(agent.guest, pid);
     let most = 0;
     let pieces = 0;

@@ -9,7 +9,7 @@ afterAll(() => agent.stop());
 
 describe('the flow of bytes', () => {
   it('carries 200 MiB of output on both streams without growing', async () => {
-    const before = await residentBytes(agent.guest, agent.process.pid!);
+    const before = await residentBytes(agent.guest, agent.pid);
     const child = await agent.guest.exec({
       argv: shell('head -c 104857600 /dev/zero & head -c 104857600 /dev/zero >&2; wait'),
     });
@@ -17,7 +17,7 @@ describe('the flow of bytes', () => {
     for await (const { stream, data } of child.output) bytes[stream] += data.length;
     expect(bytes).toEqual({ stdout: 100 << 20, stderr: 100 << 20 });
     expect(await child.exit).toMatchObject({ code: 0 });
-    expect((await residentBytes(agent.guest, agent.process.pid!)) - before).toBeLessThan(8 << 20);
+    expect((await residentBytes(agent.guest, agent.pid)) - before).toBeLessThan(8 << 20);
   }, 600_000);
 
   it('of a process whose reader stands still holds up that process and nothing else', async () => {

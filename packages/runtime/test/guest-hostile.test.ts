@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { once as eventOnce } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import type { CoppiceError } from '@coppice/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FrameDecoder } from '../src/guest/frame-decoder.ts';
 import { connectGuest, type Guest, GuestLink } from '../src/index.ts';
-import { type Agent, collect, residentBytes, run, startAgent } from './guest/start-agent.ts';
+import { type Agent, collect, once, residentBytes, run, startAgent } from './guest/start-agent.ts';
 
 let agent: Agent;
 beforeAll(async () => {
@@ -51,6 +51,17 @@ const provoke = async (...parts: Buffer[]): Promise<string> => {
 };
 
 describe('the agent, against a hostile host', () => {
+  it('changes nothing of this machine outside of its directory, whatever these tests ask of it', async () => {
+    const name = `coppice-astray-${process.pid}`;
+    for (const place of ['/', '/tmp', '/run', '/usr', '/etc', '/dev', '/proc', '/var/lib', tmpdir()]) {
+      await agent.guest.write(join(place, name), once('x'), { createParents: true }).catch(() => undefined);
+      await agent.guest.mkdir(join(place, `${name}.d`)).catch(() => undefined);
+      expect([existsSync(join(place, name)), existsSync(join(place, `${name}.d`))]).toEqual([false, false]);
+    }
+    await expect(agent.guest.move('/etc/passwd', '/etc/gone')).rejects.toMatchObject({ code: 'forbidden' });
+    expect((await run(agent.guest, ['kill', '-0', String(process.pid)])).exit.code).not.toBe(0);
+  });
+
   it.each<[string, RegExp, Buffer[]]>([
     ['garbage', /malformed/, [Buffer.alloc(100, 0xee)]],
     ['a frame before the hello', /not a hello/, [request(1, 1, catBody)]],

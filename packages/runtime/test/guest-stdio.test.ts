@@ -1,19 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { Duplex, PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { GuestClient, GuestLink } from '../src/index.ts';
-import { run, until } from './guest/start-agent.ts';
-
-const agentPath = resolve(import.meta.dirname, '../../../guest/build/coppice-agent');
+import { confinedAgent, run, until } from './guest/start-agent.ts';
 
 let agent: ChildProcess;
 let ended: Promise<number | null>;
 beforeEach(() => {
-  agent = spawn('unshare', ['--mount', '--uts', agentPath, '--stdio'], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
+  const [program, ...args] = confinedAgent({ args: ['--stdio'] });
+  agent = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit', 'pipe'] });
   ended = new Promise((settle) => agent.once('exit', settle));
 });
 afterEach(async () => {

@@ -134,7 +134,7 @@ describe('watching a directory', () => {
     const watch = agent.guest.watch(dir, { recursive: true, signal: stop.signal });
     await watch.ready;
     const workers = async () =>
-      (await run(agent.guest, ['ps', '--ppid', String(agent.process.pid), '-o', 'pid=,comm='])).stdout.split(
+      (await run(agent.guest, ['ps', '--ppid', String(agent.pid), '-o', 'pid=,comm='])).stdout.split(
         'coppice-agent',
       ).length - 1;
     expect(await workers()).toBeGreaterThan(0);

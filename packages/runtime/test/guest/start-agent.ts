@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectGuest, type ExitStatus, type Guest, type ProcessRequest } from '../../src/index.ts';
 
@@ -12,6 +13,9 @@ export interface Agent {
   readonly socketPath: string;
   /** A directory of the test's own, in which the agent may do what it likes. */
   readonly dir: string;
+  /** Of the agent, as this machine counts. */
+  readonly pid: number;
+  /** Ends as the agent ends. */
   readonly process: ChildProcess;
   stop(): Promise<void>;
 }
@@ -25,22 +29,52 @@ export const until = async (what: string, condition: () => boolean | Promise<boo
   }
 };
 
-/** A real agent that listens on a socket of its own, in namespaces of its own; as PID 1 of its own process namespace when asked. */
+interface Confinement {
+  /** The one directory of this machine that can be written to. */
+  readonly dir?: string;
+  readonly asInit?: boolean;
+  /** The agent's own arguments. */
+  readonly args: readonly string[];
+}
+
+/**
+ * The command line of an agent for which this machine is its programs, read-only, and one directory: whatever a test asks of it,
+ * on purpose or with a mutated path, nothing outside of that directory can change. The descriptor 3 says its process id.
+ */
+export const confinedAgent = ({ dir, asInit = false, args }: Confinement): [string, ...string[]] => [
+  'bwrap',
+  ...['--unshare-uts', '--unshare-ipc', '--cap-add', 'ALL', '--die-with-parent', '--info-fd', '3'],
+  ...['usr', 'bin', 'sbin', 'lib', 'lib64', 'etc'].flatMap((name) => [
+    '--ro-bind-try',
+    `/${name}`,
+    `/${name}`,
+  ]),
+  ...['--dev', '/dev', '--dir', '/root', '--dir', '/mnt', '--tmpfs', '/tmp', '--tmpfs', '/run'],
+  ...(asInit ? ['--unshare-pid', '--as-pid-1', '--proc', '/proc'] : ['--ro-bind', '/proc', '/proc']),
+  ...['--ro-bind', agentPath, agentPath],
+  ...(dir === undefined ? [] : ['--bind', dir, dir]),
+  ...['--chdir', '/', '--', agentPath, ...args],
+];
+
+/** The process id of an agent that was started by that command line. */
+export const pidOf = async (child: ChildProcess): Promise<number> => {
+  const info = await collect(child.stdio[3] as Readable);
+  return (JSON.parse(info.toString()) as { 'child-pid': number })['child-pid'];
+};
+
+/** A real agent that listens on a socket of its own, confined; as PID 1 of its own process namespace when asked. */
 export const startAgent = async (options: { asInit?: boolean } = {}): Promise<Agent> => {
   if (!existsSync(agentPath)) throw new Error(`${agentPath} is not there: run make -C guest`);
   const dir = mkdtempSync(join(tmpdir(), 'coppice-guest-'));
   const socketPath = join(dir, 'agent.sock');
-  // Hostname and mounts of the machine are out of its reach, whatever a test asks of it.
-  const isolation = ['--mount', '--uts', '--ipc'];
-  if (options.asInit) isolation.push('--pid', '--fork', '--kill-child', '--mount-proc');
-  const command = ['unshare', ...isolation, agentPath, '--listen', socketPath];
-  const child = spawn(command[0]!, command.slice(1), { stdio: ['ignore', 'ignore', 'inherit'] });
+  const [program, ...args] = confinedAgent({ dir, ...options, args: ['--listen', socketPath] });
+  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] });
   const ended = new Promise<void>((settle) => child.once('exit', () => settle()));
   const connectWhenReady = async () => {
     await until('the socket of the agent', () => existsSync(socketPath) || child.exitCode !== null);
-    return connectGuest(socketPath);
+    return [await connectGuest(socketPath), await pidOf(child)] as const;
   };
-  const guest = await connectWhenReady().catch(async (error) => {
+  const [guest, pid] = await connectWhenReady().catch(async (error) => {
     child.kill('SIGKILL');
     await ended;
     rmSync(dir, { recursive: true, force: true });
@@ -50,6 +84,7 @@ export const startAgent = async (options: { asInit?: boolean } = {}): Promise<Ag
     guest,
     socketPath,
     dir,
+    pid,
     process: child,
     async stop() {
       if (child.exitCode === null && child.signalCode === null) await guest.shutdown(0).catch(() => {});
