@@ -41,8 +41,9 @@ static void put_name(const char *name) {
   put(name, strlen(name));
 }
 
-/* Paths through /proc/self/fd reach an entry by its directory, and the l- calls do not follow it. */
-static void put_attributes(struct packer *packer, int directory, const char *name, const struct stat *status, int flags) {
+/* Paths through /proc/self/fd reach an entry by its directory, and the l- calls do not follow it. Its room on the stack, as that of
+   put_target, must not be part of the walk, which is as deep as the tree. */
+static __attribute__((noinline)) void put_attributes(struct packer *packer, int directory, const char *name, const struct stat *status, int flags) {
   char path[300], names[65536];
   snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
   ssize_t length = llistxattr(path, names, sizeof names);
@@ -118,6 +119,14 @@ static void put_content(struct packer *packer, int directory, const char *name, 
   put64(0);
 }
 
+static __attribute__((noinline)) void put_target(int directory, const char *name) {
+  char target[MAX_TARGET + 1];
+  ssize_t length = readlinkat(directory, name, target, sizeof target);
+  if (length < 0) stop_errno("read the link %s", name);
+  put16((uint16_t)length);
+  put(target, (size_t)length);
+}
+
 static int compare_names(const void *one, const void *other) {
   return strcmp(*(char *const *)one, *(char *const *)other);
 }
@@ -175,13 +184,7 @@ static void pack_entry(struct packer *packer, int directory, const char *name, i
   put_name(name);
   put_attributes(packer, directory, name, &status, linked ? FLAG_LINKED : 0);
   if (type == S_IFREG) put_content(packer, directory, name, status.st_size);
-  if (type == S_IFLNK) {
-    char target[MAX_TARGET + 1];
-    ssize_t length = readlinkat(directory, name, target, sizeof target);
-    if (length < 0) stop_errno("read the link %s", name);
-    put16((uint16_t)length);
-    put(target, (size_t)length);
-  }
+  if (type == S_IFLNK) put_target(directory, name);
   if (type == S_IFDIR) {
     if (depth >= MAX_DEPTH) stop("unsupported", "directories lie more than %d deep", MAX_DEPTH);
     int inside = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -14,6 +14,8 @@
 #define MAX_ENTRIES (64u << 20)
 #define MAX_LINKED_BYTES (512u << 20)
 #define MAX_HELD_BYTES (256u << 20)
+/* An entry takes room on the disk even when nothing is in it. */
+#define ENTRY_BYTES 512u
 
 struct attribute {
   char name[MAX_NAME + 1];
@@ -77,7 +79,8 @@ static uint64_t take64(void) {
 }
 
 static void count_bytes(struct unpacker *unpacker, uint64_t length) {
-  if (length > unpacker->max_bytes - unpacker->bytes)
+  uint64_t used = unpacker->bytes + unpacker->entries * ENTRY_BYTES;
+  if (used > unpacker->max_bytes || length > unpacker->max_bytes - used)
     stop("too_large", "its files hold more than the %llu bytes that there is room for",
          (unsigned long long)unpacker->max_bytes);
   unpacker->bytes += length;
@@ -94,6 +97,7 @@ static void take_name(struct unpacker *unpacker, char *name) {
   if (strcmp(name, level->last) <= 0) damaged("names are not in order");
   strcpy(level->last, name);
   if (++unpacker->entries > MAX_ENTRIES) stop("too_large", "the tree in it has more than %u entries", MAX_ENTRIES);
+  count_bytes(unpacker, 0);
 }
 
 static void take_attributes(struct unpacker *unpacker, const char *name, struct attributes *attributes) {
@@ -117,7 +121,7 @@ static void take_attributes(struct unpacker *unpacker, const char *name, struct 
     if (strlen(attribute->name) != length || !keeps_attribute(unpacker->policy, attribute->name))
       stop("unsafe", "%s has an attribute that may not come from outside: %s", name, attribute->name);
     count_bytes(unpacker, attribute->length);
-    if ((unpacker->held_bytes += attribute->length) > MAX_HELD_BYTES)
+    if ((unpacker->held_bytes += sizeof *attribute + attribute->length) > MAX_HELD_BYTES)
       stop("too_large", "the tree in it has too many attributes");
     attribute->value = must(malloc(attribute->length + 1));
     take(attribute->value, attribute->length);
@@ -126,7 +130,7 @@ static void take_attributes(struct unpacker *unpacker, const char *name, struct 
 
 static void forget_attributes(struct unpacker *unpacker, struct attributes *attributes) {
   for (uint16_t index = 0; index < attributes->count; index++) {
-    unpacker->held_bytes -= attributes->list[index].length;
+    unpacker->held_bytes -= sizeof *attributes->list + attributes->list[index].length;
     free(attributes->list[index].value);
   }
   free(attributes->list);
@@ -151,11 +155,14 @@ static void give_attributes(int directory, const char *name, const struct attrib
 }
 
 static void remember_linked(struct unpacker *unpacker, const char *name) {
+  char *path = NULL;
+  /* What the memory of it costs, besides the path. */
+  if ((unpacker->linked_bytes += 4 * sizeof path) > MAX_LINKED_BYTES)
+    stop("too_large", "the tree in it has too many files with several names");
   if (unpacker->linked_count == unpacker->linked_room) {
     unpacker->linked_room = unpacker->linked_room * 2 + 64;
     unpacker->linked = must(realloc(unpacker->linked, unpacker->linked_room * sizeof *unpacker->linked));
   }
-  char *path = NULL;
   if (unpacker->writes) {
     size_t length = strlen(name) + 1;
     for (size_t depth = 1; depth <= unpacker->depth; depth++) length += strlen(unpacker->levels[depth].name) + 1;

@@ -197,9 +197,41 @@ describe('a stream of a stranger', () => {
   test('that holds more than there is room for stops at the limit; holes cost nothing', async () => {
     expect(await refusal(tree(file('f', Buffer.alloc(2000))), 'disk', 1999)).toBe('too_large');
     const holes = tree(file('f', Buffer.from('x'), 2 ** 40));
-    expect(await parcels.check(streamOf(holes), { kind: 'disk', maxBytes: 10 })).toEqual({
+    expect(await parcels.check(streamOf(holes), { kind: 'disk', maxBytes: 1000 })).toEqual({
       entries: 1,
       bytes: 1,
     });
+  });
+
+  test('of many entries with nothing in them stops at the limit too', async () => {
+    const many = Array.from({ length: 5000 }, (_, i) => file(String(i).padStart(5, '0'), Buffer.alloc(0)));
+    expect(await refusal(tree(...many))).toBe('too_large');
+    const { entries } = await parcels.check(streamOf(tree(...many)), { kind: 'disk', maxBytes: 4 * mib });
+    expect(entries).toBe(5000);
+  });
+
+  test('that is as deep as the walk may go comes out of a disk as it went in', async () => {
+    const depth = 3000;
+    const down = Array.from({ length: depth }, () => record('D', name('d'), attributes({}, { mode: 0o755 })));
+    const whole = tree(...down, file('leaf'), ...down.map(() => up));
+    const target = make('deep');
+    try {
+      await parcels.unpack(streamOf(whole), target, { kind: 'disk', maxBytes: 16 * mib });
+      expect((await collect(parcels.pack('disk', target))).equals(whole)).toBe(true);
+    } finally {
+      // Node's own way is too deep a recursion.
+      execFileSync('rm', ['-rf', target]);
+    }
+  });
+
+  test('with more attributes than memory is refused before it fills it', async () => {
+    const names = Array.from({ length: 1024 }, (_, i) => [`user.${String(i).padStart(4, '0')}`, ''] as const);
+    const loaded = record('D', name('d'), attributes(Object.fromEntries(names), { mode: 0o755 }));
+    const down = Array.from({ length: 2000 }, () => loaded);
+    const refused = parcels.check(streamOf(tree(...down, ...down.map(() => up))), {
+      kind: 'disk',
+      maxBytes: 1024 * mib,
+    });
+    await expect(refused).rejects.toMatchObject({ code: 'too_large' });
   });
 });
