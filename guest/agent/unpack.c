@@ -41,7 +41,7 @@ struct entry {
   uint64_t size;
   uint64_t uid;
   uint64_t gid;
-  uint64_t mtime;
+  int64_t mtime;
   mode_t mode;
   char type;
 };
@@ -101,6 +101,8 @@ static void skip_padding(uint64_t size) {
   if (size % TAR_BLOCK != 0) skip(TAR_BLOCK - size % TAR_BLOCK);
 }
 
+static _Noreturn void refuse_number(void) { refuse("invalid_argument", 0, "the archive has a malformed number"); }
+
 static uint64_t parse_number(const char *field, size_t size) {
   const uint8_t *bytes = (const uint8_t *)field;
   uint64_t value = 0;
@@ -116,7 +118,7 @@ static uint64_t parse_number(const char *field, size_t size) {
   size_t i = 0;
   while (i < size && field[i] == ' ') i++;
   for (; i < size && field[i] >= '0' && field[i] <= '7'; i++) value = value << 3 | (uint64_t)(field[i] - '0');
-  if (i < size && field[i] != 0 && field[i] != ' ') refuse("invalid_argument", 0, "the archive has a malformed number");
+  if (i < size && field[i] != 0 && field[i] != ' ') refuse_number();
   return value;
 }
 
@@ -140,9 +142,24 @@ static uint64_t parse_decimal(const char *text) {
   char *end;
   errno = 0;
   unsigned long long value = strtoull(text, &end, 10);
-  /* A fraction of a second may follow. */
-  if (end == text || (*end != 0 && *end != '.') || errno != 0 || *text == '-') return 0;
+  if (*text < '0' || *text > '9' || *end != 0 || errno != 0) refuse_number();
   return value;
+}
+
+/* Before 1970 it is negative; a fraction of a second may follow. */
+static int64_t parse_time(const char *text) {
+  const char *digits = text + (*text == '-');
+  char *end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (*digits < '0' || *digits > '9' || (*end != 0 && *end != '.') || errno != 0) refuse_number();
+  return value;
+}
+
+/* The largest of all stands for "leave the owner as it is". */
+static uint64_t checked_owner(uint64_t id) {
+  if (id >= UINT32_MAX) refuse("invalid_argument", 0, "the archive has an owner that no system has");
+  return id;
 }
 
 static void take_text(char **slot, const char *value) {
@@ -229,9 +246,9 @@ static bool next_entry(struct entry *entry) {
     entry->path = o.path != NULL ? must_copy(o.path) : must_copy(path);
     entry->link = o.link != NULL ? must_copy(o.link) : must_copy(link);
     entry->size = o.size != NULL ? parse_decimal(o.size) : size;
-    entry->uid = o.uid != NULL ? parse_decimal(o.uid) : parse_number(header.uid, sizeof header.uid);
-    entry->gid = o.gid != NULL ? parse_decimal(o.gid) : parse_number(header.gid, sizeof header.gid);
-    entry->mtime = o.mtime != NULL ? parse_decimal(o.mtime) : parse_number(header.mtime, sizeof header.mtime);
+    entry->uid = checked_owner(o.uid != NULL ? parse_decimal(o.uid) : parse_number(header.uid, sizeof header.uid));
+    entry->gid = checked_owner(o.gid != NULL ? parse_decimal(o.gid) : parse_number(header.gid, sizeof header.gid));
+    entry->mtime = o.mtime != NULL ? parse_time(o.mtime) : (int64_t)parse_number(header.mtime, sizeof header.mtime);
     entry->mode = (mode_t)parse_number(header.mode, sizeof header.mode) & 07777;
     entry->type = header.type == 0 || header.type == '7' ? '0' : header.type;
     overrides_clear(&o);
@@ -272,7 +289,7 @@ static int open_parent(const struct unpacking *u, char **parts, size_t count, bo
   return fd;
 }
 
-static void remember_directory(struct unpacking *u, const char *path, uint64_t mtime) {
+static void remember_directory(struct unpacking *u, const char *path, int64_t mtime) {
   if (u->directory_count == u->directory_capacity) {
     u->directory_capacity = u->directory_capacity == 0 ? 64 : u->directory_capacity * 2;
     u->directories = must_realloc(u->directories, u->directory_capacity * sizeof *u->directories);
@@ -389,6 +406,15 @@ static int open_existing(int target, const char *name, const char *shown) {
   return fd;
 }
 
+/* Whether what is in one directory can be moved to the other. */
+static bool is_same_mount(int one, int other) {
+  struct statx a, b;
+  unsigned mask = STATX_TYPE | STATX_MNT_ID;
+  if (statx(one, "", AT_EMPTY_PATH, mask, &a) < 0 || statx(other, "", AT_EMPTY_PATH, mask, &b) < 0) return true;
+  if (a.stx_dev_major != b.stx_dev_major || a.stx_dev_minor != b.stx_dev_minor) return false;
+  return (a.stx_mask & b.stx_mask & STATX_MNT_ID) == 0 || a.stx_mnt_id == b.stx_mnt_id;
+}
+
 /* First as a trial that only looks, so that a conflict is found before anything moved. */
 static void settle(int stage, int target, const char *path, bool trial) {
   size_t count;
@@ -403,6 +429,8 @@ static void settle(int stage, int target, const char *path, bool trial) {
     if (below >= 0) {
       int fd = openat(stage, names[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       if (fd < 0) REFUSE_ERRNO("cannot enter %.1024s", shown);
+      if (!is_same_mount(fd, below))
+        refuse("unsupported", EXDEV, "%.1024s is on another filesystem: unpack what belongs there by itself", shown);
       settle(fd, below, shown, trial);
       close(fd);
       close(below);

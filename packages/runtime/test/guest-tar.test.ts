@@ -18,7 +18,7 @@ import { join } from 'node:path';
 import { type Header, pack as tarPack } from 'tar-stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { connectGuest } from '../src/index.ts';
-import { type Agent, collect, once, startAgent, until } from './guest/start-agent.ts';
+import { type Agent, collect, once, run, startAgent, until } from './guest/start-agent.ts';
 
 let agent: Agent;
 let dir: string;
@@ -176,6 +176,50 @@ describe('an archive that would do harm', () => {
     expect(everythingIn(dir)).toEqual(before);
     expect(existsSync(at('outside'))).toBe(false);
     expect(existsSync('/absolute')).toBe(false);
+  });
+
+  it('that goes on into another filesystem is refused whole', async () => {
+    const init = await startAgent({ asInit: true });
+    try {
+      mkdirSync(join(init.dir, 'target/other'), { recursive: true });
+      await run(init.guest, ['mount', '-t', 'tmpfs', 'tmpfs', join(init.dir, 'target/other')]);
+      const tar = await archive([good, { name: 'other/there', content: 'x' }]);
+      await expect(init.guest.unpack(join(init.dir, 'target'), once(tar))).rejects.toMatchObject({
+        code: 'unsupported',
+        message: expect.stringContaining('other'),
+      });
+      expect(readdirSync(join(init.dir, 'target'))).toEqual(['other']);
+      // Into the other one by itself it goes.
+      const below = await archive([{ name: 'there', content: 'x' }]);
+      await init.guest.unpack(join(init.dir, 'target/other'), once(below));
+    } finally {
+      await init.stop();
+    }
+  });
+
+  it.each<[string, Record<string, string>]>([
+    ['an owner that is too large', { uid: '4294967296' }],
+    ['an owner that stands for none', { gid: '4294967295' }],
+    ['an owner that is no number', { uid: 'root' }],
+    ['a size that is no number', { size: '1x' }],
+    ['a negative size', { size: '-1' }],
+    ['a time that is no number', { mtime: 'now' }],
+  ])('with %s is refused whole', async (_, pax) => {
+    const tar = await archive([good, { name: 'odd', content: 'x', pax } as Entry]);
+    await expect(agent.guest.unpack(at('target'), once(tar))).rejects.toMatchObject({
+      code: 'invalid_argument',
+    });
+    expect(readdirSync(dir)).toEqual([]);
+  });
+
+  it('that nests as deep as a path can be is taken, also over one that is there', async () => {
+    const deep = Array.from({ length: 1500 }, () => 'd').join('/');
+    const tar = await archive([{ name: `${deep}/leaf`, content: 'x' }]);
+    for (let round = 0; round < 2; round += 1)
+      expect(await agent.guest.unpack(at('target'), once(tar))).toMatchObject({ files: 1 });
+    expect(readFileSync(join(at('target'), deep, 'leaf'), 'utf8')).toBe('x');
+    expect((await collect(agent.guest.pack(at('target')))).length).toBeGreaterThan(1500 * 512);
+    await agent.guest.remove(at('target'), { recursive: true });
   });
 
   it('garbage, a damaged one and one that is cut off leave nothing', async () => {
