@@ -33,7 +33,12 @@ static int is_opaque(int directory, const char *name) {
   return opaque;
 }
 
-static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
+/* Some filesystems keep seconds that are too many to be counted in nanoseconds: those become the most there can be. */
+static int64_t nanoseconds(struct timespec time) {
+  int64_t most = INT64_MAX / 1000000000 - 1;
+  int64_t seconds = time.tv_sec > most ? most : time.tv_sec < -most ? -most : time.tv_sec;
+  return seconds * 1000000000 + time.tv_nsec;
+}
 
 /* Returns 1 when it is described, 0 when it has gone meanwhile, -1 on error. */
 static int describe(struct reply *reply, int directory, const char *name) {

@@ -27,4 +27,14 @@ describe('what a sandbox may have on its disk', () => {
       ['plain', String(new Date().getUTCFullYear())],
     ]);
   });
+
+  test('a merge keeps times that nanoseconds can count, and the nearest to others', async () => {
+    const [fork] = (await sandbox.fork({ name: 'later' })).sandboxes;
+    await fork!.exec('cd /root && touch -d @9200000000 far && touch -d @9000000000000 farther');
+    await sandbox.merge(fork!);
+    expect((await sandbox.exec('stat -c %Y /root/far /root/farther')).stdout).toBe(
+      '9200000000\n9223372035\n',
+    );
+    await fork!.destroy();
+  });
 });
