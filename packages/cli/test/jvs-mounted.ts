@@ -48,6 +48,12 @@ export class MountedFilesystem implements AsyncDisposable {
 
   async whileUnmounted(work: (image: string) => Promise<void>): Promise<void> {
     await this.#unmount();
+    // As long as anybody looks at it the device lives on, and the next mount would find it with what it remembers.
+    const deadline = Date.now() + 60_000;
+    while ((await run('losetup', ['-j', this.#image])).stdout !== '') {
+      if (Date.now() > deadline) throw new Error(`the device of ${this.#image} is still there`);
+      await setTimeout(20);
+    }
     await work(this.#image);
     await run('mount', ['-o', 'loop', this.#image, this.path]);
   }
