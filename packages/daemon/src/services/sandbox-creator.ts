@@ -58,19 +58,23 @@ export class SandboxCreator {
     const draft = this.#record(id, plan, 'creating');
     const token = tokens.make(`sandbox-${id}`, `sandbox:${id}`);
     const undo = new UndoStack();
-    journal.begin(id, { kind: 'create' }, () => {
-      this.#admit(plan);
-      state.sandboxes.insert(draft);
-      state.tokens.insert(token.record);
+    // The pool makes the disk while this is written down: one without a record is swept by the next daemon.
+    const making =
+      growth === undefined
+        ? disks.createDisk(id, diskBytes(plan))
+        : disks.cloneDisk(growth.snapshot.id, id, diskBytes(plan));
+    undo.push(`disk of ${id}`, async () => {
+      await Promise.allSettled([making]);
+      await disks.removeDisk(id);
     });
-    undo.push(`record of ${id}`, async () => this.forget(draft));
     try {
+      journal.begin(id, { kind: 'create' }, () => {
+        this.#admit(plan);
+        state.sandboxes.insert(draft);
+        state.tokens.insert(token.record);
+      });
+      undo.push(`record of ${id}`, async () => this.forget(draft));
       journal.step('create.recorded');
-      undo.push(`disk of ${id}`, () => disks.removeDisk(id));
-      const making =
-        growth === undefined
-          ? disks.createDisk(id, diskBytes(plan))
-          : disks.cloneDisk(growth.snapshot.id, id, diskBytes(plan));
       const { machine, address } = await starter.start(draft, {
         disk: making.then(() => journal.step('create.disk-made')),
         memoryDir: growth?.memory ? disks.memoryDir(growth.snapshot.id) : undefined,
