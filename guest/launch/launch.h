@@ -90,6 +90,7 @@ struct trees {
   int agent;
   int workspace; /* -1: none */
 };
+bool idmap_tree(int tree, int userns, uint64_t more);
 bool idmap_trees(const struct trees *trees, int userns, char *reason);
 /* At `root` below the scratch, which is covered. */
 bool build_root(const char *scratch, const struct trees *trees, const struct message *request, char *reason);

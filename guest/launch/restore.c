@@ -204,6 +204,8 @@ bool restore_container(const struct setup *setup, const struct namespaces *ahead
   if (images < 0 || map < 0) return fail(reason, "open the checkpoint %s", message_get(request, "images"));
   if (v2 && (cgroup = open(v2, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) return fail(reason, "open %s", v2);
   if (!map_ids(ahead, request, reason) || !idmap_trees(&trees, ahead->user, reason)) return false;
+  /* Some of it is read by the root of the sandbox, before that becomes what it was. */
+  if (!idmap_tree(images, ahead->user, MOUNT_ATTR_RDONLY)) return fail(reason, "map the owners of the checkpoint");
   if (!make_yard(message_get(request, "criu"), &yard, reason)) return false;
   if (!attach_images(&yard, images, map, message_get(request, "map-name"), reason)) return false;
   if (!enter_root(ahead, &trees, request, &yard, reason)) return false;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static bool idmap(int tree, int userns, uint64_t more) {
+bool idmap_tree(int tree, int userns, uint64_t more) {
   struct mount_attr attributes = {
       .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | more,
       .attr_clr = MOUNT_ATTR__ATIME,
@@ -27,9 +27,9 @@ static bool idmap(int tree, int userns, uint64_t more) {
  * reading are kept is the same for all, wherever they come from: in a checkpoint it is what the mount must have again.
  */
 bool idmap_trees(const struct trees *trees, int userns, char *reason) {
-  if (!idmap(trees->image, userns, MOUNT_ATTR_RDONLY)) return fail(reason, "map the owners of the image");
-  if (!idmap(trees->disk, userns, 0)) return fail(reason, "map the owners of the disk");
-  if (trees->workspace >= 0 && !idmap(trees->workspace, userns, 0))
+  if (!idmap_tree(trees->image, userns, MOUNT_ATTR_RDONLY)) return fail(reason, "map the owners of the image");
+  if (!idmap_tree(trees->disk, userns, 0)) return fail(reason, "map the owners of the disk");
+  if (trees->workspace >= 0 && !idmap_tree(trees->workspace, userns, 0))
     return fail(reason, "map the owners of the workspace directory");
   /* The agent's owner is left unmapped: inside it belongs to nobody, and no one may change it. */
   struct mount_attr sealed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, .attr_clr = MOUNT_ATTR__ATIME};

@@ -1,17 +1,16 @@
 import { execFile } from 'node:child_process';
-import { existsSync, statfsSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Sandbox } from '@coppice/sdk';
-import { eventually, RunningDaemon } from '@coppice/testkit';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 
 const runProgram = promisify(execFile);
-const capabilitiesOfRoot = 'sed -n s/^CapBnd:.//p /proc/self/status';
+const capabilitiesOfRoot = 'sed -n s/^CapEff:.//p /proc/self/status';
 const fillUp =
   'mkdir "$1"; for size in 1G 64M 8M; do n=0; while fallocate -l "$size" "$1/$size.$n" 2>/dev/null; do n=$((n+1)); done; done';
-const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
 
 const run = async (sandbox: Sandbox, command: string): Promise<string> => {
   const { stdout, stderr, exit_code: code } = await sandbox.exec(command);
@@ -19,10 +18,10 @@ const run = async (sandbox: Sandbox, command: string): Promise<string> => {
   return stdout.trim();
 };
 
-describe.skipIf(!hasRunsc)('memory (skipped where runsc is not installed)', () => {
+describeWithMemory('memory', (driver) => {
   let daemon: RunningDaemon;
   beforeAll(async () => {
-    daemon = await RunningDaemon.start({ config: { default_driver: 'gvisor' } });
+    daemon = await RunningDaemon.start({ config: driver.config });
   });
   afterAll(() => daemon[Symbol.asyncDispose]());
 
@@ -52,7 +51,7 @@ describe.skipIf(!hasRunsc)('memory (skipped where runsc is not installed)', () =
     const job = await counting(source);
     const before = await reached(source, job);
     const checkpoint = await source.checkpoint({ name: 'live' });
-    expect(checkpoint).toMatchObject({ has_memory: true, driver: 'gvisor' });
+    expect(checkpoint).toMatchObject({ has_memory: true, driver: driver.name });
     expect(checkpoint.memory_bytes).toBeGreaterThan(0);
     await countsOn(source, job, before);
     const { sandboxes, failures } = await daemon.client.snapshots.fork(checkpoint.id, {

@@ -9,6 +9,7 @@ export {
   shellIn,
 } from './driver-workbench.ts';
 export { HomeTraces } from './home-traces.ts';
+export { describeWithMemory, type MemoryDriver } from './memory-drivers.ts';
 export { fillWithOddities, treeListing } from './odd-tree.ts';
 export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
 export { sharedHostRootfs } from './shared-host-image.ts';

@@ -12,6 +12,7 @@ import { dumpMemory } from './criu.ts';
 import type { Launcher } from './launcher.ts';
 import { borrowDescriptors } from './lent-descriptors.ts';
 import { hasOutsideConnections } from './outside-connections.ts';
+import { namePagesByProcess } from './page-names.ts';
 
 /** What the agent may take beyond the grace that it was given. */
 const agentSlackMs = 2000;
@@ -85,8 +86,7 @@ export class ContainerMachine implements Machine {
   async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
     const { cgroup, launcher, runDir } = this.#parts;
     const criu = await this.#parts.findCriu();
-    // Searched by the root of the sandbox's own user namespace, which reads some of it; all of it lies in a home that is root's.
-    await mkdir(directory, { recursive: true, mode: 0o711 });
+    await mkdir(directory, { recursive: true, mode: 0o700 });
     const mark = new CheckpointMark(runDir);
     mark.set();
     try {
@@ -103,7 +103,9 @@ export class ContainerMachine implements Machine {
       } finally {
         await lent.giveBack();
       }
-      return { pauseMs: performance.now() - startedMs };
+      const pauseMs = performance.now() - startedMs;
+      namePagesByProcess(directory);
+      return { pauseMs };
     } finally {
       mark.remove();
     }
@@ -119,7 +121,8 @@ export class ContainerMachine implements Machine {
     writeCheckpointRecord(directory, record);
     const freezer = this.#parts.cgroup.freezerDirectory;
     const onStarted = (criuPid: number) => mark.set(criuPid);
-    await dumpMemory(criu, { sandboxId: this.id, pid, directory, freezer, record, onStarted });
+    const workDir = this.#parts.runDir;
+    await dumpMemory(criu, { sandboxId: this.id, pid, directory, workDir, freezer, record, onStarted });
   }
 
   async stop(graceMs: number): Promise<void> {

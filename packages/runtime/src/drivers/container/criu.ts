@@ -9,6 +9,8 @@ export interface DumpRequest {
   readonly sandboxId: string;
   readonly pid: number;
   readonly directory: string;
+  /** For its log: not beside the memory, for which there may be no room. */
+  readonly workDir: string;
   /** The cgroup that the sandbox stands still in, before and after. */
   readonly freezer: string;
   readonly record: CheckpointRecord;
@@ -34,14 +36,16 @@ export const sharedOptions = ({ tcp }: CheckpointRecord): string[] => [
 export const dumpMemory = async (program: string, request: DumpRequest): Promise<void> => {
   const { directory, record } = request;
   const args = [
-    ...['dump', '--tree', String(request.pid), '--images-dir', directory, '--log-file', logName],
+    ...['dump', '--tree', String(request.pid), '--images-dir', directory],
+    ...['--work-dir', request.workDir, '--log-file', logName],
     ...['--leave-running', '--freeze-cgroup', request.freezer, '--ghost-limit', deletedFileMax],
     ...sharedOptions(record),
     ...record.mounts.flatMap((place) => ['--external', `mnt[${place}]:${place}`]),
   ];
   const { code, said } = await run(program, args, request.onStarted);
-  if (code !== 0) throw dumpFailure(request.sandboxId, firstError(join(directory, logName)) ?? said);
-  for (const name of [logName, 'stats-dump']) rmSync(join(directory, name), { force: true });
+  const log = join(request.workDir, logName);
+  if (code !== 0) throw dumpFailure(request.sandboxId, firstError(log) ?? said);
+  rmSync(log, { force: true });
 };
 
 /** In a session of its own: an interrupt typed at the daemon's terminal must not end it. */

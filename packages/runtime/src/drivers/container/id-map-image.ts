@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+import { varint } from './varint.ts';
 
 const namePattern = /^userns-\d+\.img$/;
 /** Two words that say what kind of image it is; then the length of the one message in it. */
@@ -33,13 +34,3 @@ const bytesField = (number: number, bytes: readonly number[]): number[] => [
   ...varint(bytes.length),
   ...bytes,
 ];
-
-function varint(value: number): number[] {
-  const bytes: number[] = [];
-  let rest = value;
-  while (rest >= 0x80) {
-    bytes.push((rest % 0x80) | 0x80);
-    rest = Math.floor(rest / 0x80);
-  }
-  return [...bytes, rest];
-}
