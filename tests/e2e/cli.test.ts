@@ -339,6 +339,35 @@ describe('what is said', () => {
     expect(option.stderr).toContain('--memory');
   });
 
+  test('help for a command that there is not, a home without a name and a client of another name are refused', async () => {
+    for (const argv of [
+      ['help', 'creat'],
+      ['creat', '--help'],
+      ['help', 'constructor'],
+      ['--home', '', 'ls'],
+      ['ls', '--home='],
+      ['--home'],
+      ['mcp', 'install', 'constructor'],
+      ['mcp', 'install', '__proto__', '--write'],
+    ]) {
+      const { code, stdout, stderr } = await cli.run(argv);
+      expect({ argv, code, stdout }).toEqual({ argv, code: 2, stdout: '' });
+      expect(stderr).toMatch(/^error: .*\nhint: /);
+    }
+  });
+
+  test('a copy out of a sandbox that there is not says that of the sandbox', async () => {
+    const { code, stderr } = await cli.run(['cp', 'nobody:/etc/hostname', '.']);
+    expect(code).toBe(errorKinds.not_found.exitCode);
+    expect(stderr).toContain('there is no sandbox nobody');
+  });
+
+  test('the exit code is right when nobody reads what is said', async () => {
+    const script = 'set -o pipefail; bin/coppice info nobody 2>&1 >/dev/null | true';
+    const { code } = await cli.spawn('bash', ['-c', script]);
+    expect(code).toBe(errorKinds.not_found.exitCode);
+  });
+
   test('help is a command too', async () => {
     expect(await cli.ok('help')).toBe(await cli.ok('--help'));
     expect(await cli.ok('help', 'images', 'build')).toBe(await cli.ok('images', 'build', '--help'));

@@ -16,6 +16,11 @@ export const main = async (argv: readonly string[]): Promise<void> => {
     throw error;
   });
 
+  // What is wrong can be said to nobody then; the exit code still says it.
+  process.stderr.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
+
   try {
     await runProgram(cli, argv);
     process.exitCode = cli.exitCode;

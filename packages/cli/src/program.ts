@@ -24,7 +24,11 @@ export const buildProgram = async (cli: Cli, names = Object.keys(commands)): Pro
   for (const name of names) {
     if (isCommandName(name)) (await commands[name]()).define(program, cli);
   }
-  program.hook('preAction', (_program, action) => cli.configure(action.optsWithGlobals<CommonOptions>()));
+  program.hook('preAction', (_program, action) => {
+    const options = action.optsWithGlobals<CommonOptions>();
+    if (options.home === '') throw homeWithoutName();
+    cli.configure(options);
+  });
   return program;
 };
 
@@ -34,6 +38,11 @@ export const runProgram = async (cli: Cli, given: readonly string[]): Promise<vo
   const first = argv[verbIndex(argv)];
   const known = isCommandName(first);
   const program = await buildProgram(cli, known ? [first] : undefined);
+  if (first !== undefined && !known && !first.startsWith('-') && argv.includes('--help'))
+    throw new CoppiceError('invalid_argument', `unknown command '${first}'`, {
+      hint: 'See `coppice --help`.',
+    });
+  if (first === undefined && argv.length > 0) throw homeWithoutName();
   if (first === undefined) {
     cli.io.stdout.write(program.helpInformation());
     return;
@@ -51,6 +60,11 @@ export const runProgram = async (cli: Cli, given: readonly string[]): Promise<vo
       : usageError(error, known ? first : undefined);
   }
 };
+
+const homeWithoutName = (): CoppiceError =>
+  new CoppiceError('invalid_argument', '--home names no directory', {
+    hint: 'Give the data directory of the daemon, or leave --home out.',
+  });
 
 /** Options that every command takes may also stand before it. */
 const verbIndex = (argv: readonly string[]): number => {

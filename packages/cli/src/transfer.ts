@@ -39,8 +39,10 @@ const guestKind = async (sandbox: Sandbox, path: string): Promise<'file' | 'dire
     if (found.kind !== 'symlink') return found.kind === 'directory' ? 'directory' : 'file';
     return (await sandbox.files.list(path, { limit: 1 }).catch(() => undefined)) ? 'directory' : 'file';
   } catch (error) {
-    if (error instanceof CoppiceError && error.code === 'not_found') return undefined;
-    throw error;
+    if (!(error instanceof CoppiceError) || error.code !== 'not_found') throw error;
+    // Either the path or the sandbox itself is not there: the second is said as it is.
+    await sandbox.inspect();
+    return undefined;
   }
 };
 

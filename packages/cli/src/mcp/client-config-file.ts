@@ -1,7 +1,10 @@
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
 import { copyFile, mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { ClientConfig, ServerEntry } from './clients.ts';
+import { type TomlSection, tomlSections } from './toml-sections.ts';
 
 const serverName = 'coppice';
 
@@ -24,15 +27,7 @@ export const snippet = (client: ClientConfig, server: ServerEntry): string =>
 
 /** The file with our server in it and everything else as it was. */
 const merged = (client: ClientConfig, server: ServerEntry, before: string): string => {
-  if (client.format === 'toml') {
-    assertPlainTables(client, before);
-    const kept = before
-      .split(/^(?=\[)/m)
-      .filter((part) => !new RegExp(`^\\[${client.key}\\.${serverName}(\\.[^\\]]*)?\\]`).test(part))
-      .join('');
-    const gap = kept === '' || kept.endsWith('\n\n') ? '' : kept.endsWith('\n') ? '\n' : '\n\n';
-    return `${kept}${gap}${toml(client, server)}`;
-  }
+  if (client.format === 'toml') return mergedToml(client, server, before);
   const config = parse(client, before);
   const servers = config[client.key] ?? {};
   if (typeof servers !== 'object' || Array.isArray(servers))
@@ -41,16 +36,35 @@ const merged = (client: ClientConfig, server: ServerEntry, before: string): stri
   return `${JSON.stringify(next, null, 2)}\n`;
 };
 
-/** Tables may be written in more than one way; a second one of ours would make the file useless to its client. */
-const assertPlainTables = (client: ClientConfig, text: string): void => {
-  const inline = new RegExp(`^\\s*${client.key}\\s*(\\.|=)`, 'm');
-  const quoted = new RegExp(
-    `^\\s*\\[\\s*("${client.key}"|'${client.key}'|${client.key}\\s*\\.\\s*["']${serverName}["'])`,
-    'm',
-  );
-  if (inline.test(text) || quoted.test(text))
+/** In the place of the tables of an earlier time, or at the end. */
+const mergedToml = (client: ClientConfig, server: ServerEntry, before: string): string => {
+  const sections = tomlSections(before);
+  if (sections === undefined) throw unreadable(client, 'it is not TOML');
+  const ours = sections.filter(({ path }) => path[0] === client.key && path[1] === serverName);
+  if (ours.length === 0 && sections.every((section) => !names(section, client.key))) {
+    const gap = before === '' || before.endsWith('\n\n') ? '' : before.endsWith('\n') ? '\n' : '\n\n';
+    return `${before}${gap}${toml(client, server)}`;
+  }
+  // Tables may be written in more than one way; a second one of ours would make the file useless to its client.
+  if (sections.some((section) => names(section, client.key)) || ours.some(({ isPlain }) => !isPlain))
     throw unreadable(client, `it writes \`${client.key}\` in a way that cannot be added to safely`);
+  return sections
+    .flatMap((section) => {
+      const index = ours.indexOf(section);
+      if (index < 0) return section.lines;
+      // What stands behind the last value belongs to what follows.
+      const end = section.lines.findLastIndex((line) => !/^\s*(#.*)?$/.test(line)) + 1;
+      const behind = section.lines.slice(end);
+      const kept = index === ours.length - 1 ? behind : behind.filter((line) => line.trim() !== '');
+      return index === 0 ? [...toml(client, server).trimEnd().split('\n'), ...kept] : kept;
+    })
+    .join('\n');
 };
+
+/** Whether our server, or all of them, stand there as a value rather than as a table. */
+const names = ({ path, keys }: TomlSection, key: string): boolean =>
+  (path.length === 0 && keys.includes(key)) ||
+  (path.length === 1 && path[0] === key && keys.includes(serverName));
 
 const parse = (client: ClientConfig, text: string): Record<string, unknown> => {
   if (text.trim() === '') return {};
@@ -81,9 +95,23 @@ export const writeConfig = async (client: ClientConfig, server: ServerEntry): Pr
   // People keep such files elsewhere and link to them; the link stays.
   const path = before === '' ? client.path : await realpath(client.path);
   const mode = before === '' ? 0o600 : (await stat(path)).mode & 0o777;
-  const backup = before === '' ? undefined : `${path}.before-coppice`;
-  if (backup !== undefined) await copyFile(path, backup);
-  await writeFile(`${path}.new`, after, { mode });
-  await rename(`${path}.new`, path);
+  const backup = before === '' ? undefined : await keepCopy(path);
+  // A name that nobody can have put a link at: the directory may be a project of somebody else.
+  const temporary = `${path}.${randomBytes(6).toString('hex')}.new`;
+  await writeFile(temporary, after, { mode, flag: 'wx' });
+  await rename(temporary, path);
   return backup;
+};
+
+/** The copies of earlier times stay. */
+const keepCopy = async (path: string): Promise<string> => {
+  for (let count = 1; ; count += 1) {
+    const copy = `${path}.before-coppice${count === 1 ? '' : `-${count}`}`;
+    try {
+      await copyFile(path, copy, constants.COPYFILE_EXCL);
+      return copy;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
 };

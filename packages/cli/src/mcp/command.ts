@@ -53,7 +53,7 @@ interface InstallOptions extends ServeOptions {
 
 const findClient = (name: string): ClientConfig => {
   const known = clients(process.cwd());
-  const client = known[name];
+  const client = Object.hasOwn(known, name) ? known[name] : undefined;
   if (client !== undefined) return client;
   throw new CoppiceError('invalid_argument', `there is no client ${name}`, {
     hint: `Choose one of ${Object.keys(known).join(', ')}.`,
