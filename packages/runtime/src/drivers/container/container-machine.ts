@@ -86,7 +86,8 @@ export class ContainerMachine implements Machine {
   async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
     const { cgroup, launcher, runDir } = this.#parts;
     const criu = await this.#parts.findCriu();
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    // What restores it is for a moment neither the host's root nor the sandbox's; all of it lies in a home that is root's alone.
+    await mkdir(directory, { recursive: true, mode: 0o711 });
     const mark = new CheckpointMark(runDir);
     mark.set();
     try {
