@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,6 +50,50 @@ describe('a confined directory', () => {
       await expect(directory.write(path, bytes('x'))).rejects.toThrow(CoppiceError);
     },
   );
+
+  test('names that no file can have are refused as input', async () => {
+    const long = 'x'.repeat(300);
+    await directory.write('a', bytes('x'));
+    for (const path of [long, `${long}/a`, `a/${long}`])
+      for (const work of [
+        () => directory.read(path),
+        () => directory.write(path, bytes('x')),
+        () => directory.remove(path),
+        () => directory.exists(path),
+        () => directory.move('a', path),
+        () => directory.list(path),
+      ])
+        await expect(work()).rejects.toMatchObject({
+          code: expect.stringMatching(/^(invalid_argument|unsafe)$/),
+        });
+    expect(await readdir(inside)).toEqual(['a']);
+  });
+
+  test('that was taken away or swapped for a link is refused, and nothing is written elsewhere', async () => {
+    await rm(inside, { recursive: true });
+    await expect(directory.read('a')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(directory.write('a', bytes('x'))).rejects.toMatchObject({ code: 'not_found' });
+    await symlink(base, inside);
+    await expect(directory.read('secret')).rejects.toEqual(unsafe);
+    await expect(directory.write('secret', bytes('x'))).rejects.toEqual(unsafe);
+    expect(await readFile(join(base, 'secret'), 'utf8')).toBe('secret');
+  });
+
+  test('a file without end leaves some of the disk free, and nothing of itself', async () => {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=32m', 'tmpfs', inside]);
+    try {
+      let sent = 0;
+      const endless = async function* () {
+        for (; sent < 2 ** 30; sent += 65_536) yield Buffer.alloc(65_536);
+      };
+      await expect(directory.write('endless', endless())).rejects.toMatchObject({ code: 'no_space' });
+      expect(sent).toBeGreaterThan(2 ** 24);
+      expect(sent).toBeLessThan(2 ** 25);
+      expect(await readdir(inside)).toEqual([]);
+    } finally {
+      execFileSync('umount', [inside]);
+    }
+  });
 
   test('takes paths that begin as it was configured, also where that leads through a link', async () => {
     await symlink(base, `${base}-link`);

@@ -1,8 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm, statfs } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+
+/** How often the room that is left is looked at while a file is written. */
+const lookEveryBytes = 4 * 1024 * 1024;
+const mostReservedBytes = 1024 ** 3;
 
 const directoryFlags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
@@ -69,11 +73,16 @@ export class ConfinedDirectory {
       await this.#refuseLink(`${parent}/${name}`, path);
       const temporary = `${parent}/.${randomBytes(8).toString('hex')}.partial`;
       const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-      const file = await open(temporary, flags, 0o600);
+      const file = await open(temporary, flags, 0o600).catch((error: unknown) => this.#fail(error, path));
       let bytes = 0;
+      let lookAtBytes = 0;
       try {
         for await (const chunk of data) {
-          await file.writeFile(chunk);
+          if (bytes >= lookAtBytes) {
+            await this.#assertRoom(parent, path);
+            lookAtBytes = bytes + lookEveryBytes;
+          }
+          await file.writeFile(chunk).catch((error: unknown) => this.#fail(error, path));
           bytes += chunk.length;
         }
         await file.close();
@@ -138,6 +147,20 @@ export class ConfinedDirectory {
     );
   }
 
+  /** A file of a sandbox may be without end: the disk, which the daemon may need too, is never filled by one. */
+  async #assertRoom(parent: string, path: string): Promise<void> {
+    const { bavail, blocks, bsize } = await statfs(parent);
+    const reservedBytes = Math.min(mostReservedBytes, (blocks * bsize) / 20);
+    if (bavail * bsize < reservedBytes + lookEveryBytes) throw this.#full(path);
+  }
+
+  #full(path: string, cause?: unknown): CoppiceError {
+    return new CoppiceError('no_space', `there is no room for ${path} in the ${this.#purpose}`, {
+      hint: `Nothing was written. Look how large the file is; the user frees space on the disk of ${this.#root}.`,
+      cause,
+    });
+  }
+
   async #existing(actual: string, path: string): Promise<Stats> {
     const stat = await lstat(actual).catch((error: unknown) => this.#fail(error, path));
     if (stat.isSymbolicLink()) this.#refuse(path);
@@ -148,7 +171,7 @@ export class ConfinedDirectory {
     try {
       if ((await lstat(actual)).isSymbolicLink()) this.#refuse(path);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.#fail(error, path);
     }
   }
 
@@ -169,13 +192,13 @@ export class ConfinedDirectory {
     path: string,
     work: (directory: string) => Promise<T>,
   ): Promise<T> {
-    let handle = await open(this.#root, directoryFlags);
+    let handle = await open(this.#root, directoryFlags).catch((error: unknown) => this.#fail(error, path));
     try {
       for (const part of parts) {
         const child = `/proc/self/fd/${handle.fd}/${part}`;
         if (create)
           await mkdir(child, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-            if (error.code !== 'EEXIST') throw error;
+            if (error.code !== 'EEXIST') this.#fail(error, path);
           });
         const next = await open(child, directoryFlags).catch((error: unknown) => this.#fail(error, path));
         await handle.close();
@@ -213,7 +236,12 @@ export class ConfinedDirectory {
   }
 
   #fail(error: unknown, path: string): never {
-    const { code } = error as NodeJS.ErrnoException;
+    if (error instanceof CoppiceError) throw error;
+    const { code, errno } = error as NodeJS.ErrnoException;
+    if (code === 'ENAMETOOLONG')
+      throw new CoppiceError('invalid_argument', 'the path has a name that is too long', { cause: error });
+    // Node has no name for a used-up quota.
+    if (code === 'ENOSPC' || errno === -122) throw this.#full(path, error);
     // A link that was to be followed as a directory says ENOTDIR, as a plain file in its place does.
     if (code === 'ELOOP' || code === 'ENOTDIR') this.#refuse(path);
     if (code === 'ENOENT')
