@@ -44,24 +44,13 @@ export const profiles = ['core', 'full'] as const;
 export type Profile = (typeof profiles)[number];
 export const isProfile = (text: string): text is Profile => profiles.some((profile) => profile === text);
 
-/** Reach beyond the machine, as far as the policy of the workspace lets them. */
-const openWorld = new Set([
-  'exec',
-  'exec_background',
-  'exec_parallel',
-  'git_clone',
-  'git_push',
-  'swarm_run',
-  'workspace_prepare',
-]);
-
 const listing = (tool: Tool, description: string): ToolListing => ({
   name: tool.name,
   title: tool.title,
   description,
   inputSchema: z.toJSONSchema(tool.input, { io: 'input' }) as ToolListing['inputSchema'],
   outputSchema: z.toJSONSchema(tool.output, { io: 'output' }) as ToolListing['outputSchema'],
-  annotations: { ...tool.annotations, title: tool.title, openWorldHint: openWorld.has(tool.name) },
+  annotations: { ...tool.annotations, title: tool.title },
 });
 
 /** What a caller with this profile and token is offered. */

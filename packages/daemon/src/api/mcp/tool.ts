@@ -15,7 +15,7 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodObject> {
   readonly input: I;
   readonly output: O;
   readonly annotations: Readonly<
-    Pick<ToolAnnotations, 'readOnlyHint' | 'destructiveHint' | 'idempotentHint'>
+    Pick<ToolAnnotations, 'readOnlyHint' | 'destructiveHint' | 'idempotentHint' | 'openWorldHint'>
   >;
   /** What to do next after a failure with that code, where the common advice is too general. */
   readonly next?: Readonly<Partial<Record<ErrorCode, string>>>;
@@ -30,12 +30,40 @@ export type Tool = ToolDefinition<z.ZodObject, z.ZodObject>;
 export const defineTool = <I extends z.ZodObject, O extends z.ZodObject>(tool: ToolDefinition<I, O>): Tool =>
   tool as unknown as Tool;
 
-export const readOnly = { readOnlyHint: true, destructiveHint: false, idempotentHint: true } as const;
+export const readOnly = {
+  readOnlyHint: true,
+  destructiveHint: false,
+  idempotentHint: true,
+  openWorldHint: false,
+} as const;
 /** Adds something new at each call. */
-export const additive = { readOnlyHint: false, destructiveHint: false, idempotentHint: false } as const;
+export const additive = {
+  readOnlyHint: false,
+  destructiveHint: false,
+  idempotentHint: false,
+  openWorldHint: false,
+} as const;
 /** A second call with the same arguments changes nothing more. */
-export const settling = { readOnlyHint: false, destructiveHint: false, idempotentHint: true } as const;
+export const settling = {
+  readOnlyHint: false,
+  destructiveHint: false,
+  idempotentHint: true,
+  openWorldHint: false,
+} as const;
 /** May overwrite or remove; a second call finds it done. */
-export const replacing = { readOnlyHint: false, destructiveHint: true, idempotentHint: true } as const;
+export const replacing = {
+  readOnlyHint: false,
+  destructiveHint: true,
+  idempotentHint: true,
+  openWorldHint: false,
+} as const;
 /** May do anything, each time again. */
-export const unbounded = { readOnlyHint: false, destructiveHint: true, idempotentHint: false } as const;
+export const unbounded = {
+  readOnlyHint: false,
+  destructiveHint: true,
+  idempotentHint: false,
+  openWorldHint: false,
+} as const;
+/** Reaches beyond the machine, as far as the policy of the workspace lets it. */
+export const outward = <T extends Tool['annotations']>(annotations: T) =>
+  ({ ...annotations, openWorldHint: true }) as const;

@@ -1,9 +1,10 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError, type JobLogBody } from '@coppice/protocol';
 import { z } from 'zod';
 import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
 import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
 import { inShell } from '../guest-shell.ts';
-import { defineTool, readOnly, replacing, settling, type Tool, unbounded } from '../tool.ts';
+import { defineTool, outward, readOnly, replacing, settling, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
 const exec = defineTool({
@@ -12,7 +13,7 @@ const exec = defineTool({
   description:
     'Runs a shell command in the workspace and answers with exit_code, stdout and stderr when it ends. A command that fails is no tool error: look at exit_code. Do not use it for commands that take longer than timeout_secs or never end, such as servers (exec_background), nor to read or change files (file_read, file_edit).',
   scope: 'sandbox',
-  annotations: unbounded,
+  annotations: outward(unbounded),
   input: z.strictObject({
     workspace_id: workspaceId,
     command: commandLine,
@@ -39,7 +40,7 @@ const background = defineTool({
   description:
     'Starts a command that goes on while you do other work: long builds, test suites, servers. Follow it with exec_poll, end it with exec_kill. Do not use it for commands that end within seconds (exec is simpler). Jobs end with workspace_stop and snapshot_restore.',
   scope: 'sandbox',
-  annotations: unbounded,
+  annotations: outward(unbounded),
   input: z.strictObject({ workspace_id: workspaceId, command: commandLine, workdir, env: environment }),
   output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
   run: async (context, input) => {
@@ -54,6 +55,8 @@ const background = defineTool({
 
 /** One wait in the guest; short enough that a cancelled call ends soon. */
 const waitStepMs = 2_000;
+/** A job that writes without pause is looked at so often while its end is waited for. */
+const restMs = 50;
 
 /** Waits for output past the cursor, or for the end of the job where the agent follows none. */
 const pollLog = async (
@@ -66,11 +69,12 @@ const pollLog = async (
     context.services.jobs.readLog(id, input.job_id, { cursor, max_bytes: maxBytes, wait_ms: waitMs });
   const leftMs = () => Math.max(0, Math.min(waitStepMs, Math.ceil(deadlineMs - performance.now())));
   if (input.cursor === undefined) {
-    for (let seen = 0; leftMs() > 0; ) {
+    while (leftMs() > 0) {
       context.signal.throwIfAborted();
-      const log = await read(seen, 65_536, leftMs());
+      // From where nothing was written yet, so that the output itself is not carried about.
+      const log = await read(Number.MAX_SAFE_INTEGER, 1, leftMs());
       if (!log.running) break;
-      seen = log.cursor;
+      await sleep(Math.min(restMs, leftMs()));
     }
     return read(0, input.max_output_bytes, 0);
   }
@@ -197,7 +201,7 @@ const parallel = defineTool({
   description:
     'Runs one command in each of the workspaces, or the n-th command in the n-th, all at the same time. A workspace that fails does not stop the others. Do not use it for several commands in one workspace (exec, exec_background).',
   scope: 'admin',
-  annotations: unbounded,
+  annotations: outward(unbounded),
   input: z.strictObject({
     workspace_ids: z.array(workspaceId).min(1).max(20),
     commands: z

@@ -4,7 +4,7 @@ import { filePath, repositoryPath, timeoutSecs, workDirectory, workspaceId } fro
 import { type GitStatus, parseStatus } from '../git-status.ts';
 import { credentialHelper, GuestGit } from '../guest-git.ts';
 import { redact } from '../redact.ts';
-import { additive, defineTool, readOnly, type Tool, unbounded } from '../tool.ts';
+import { additive, defineTool, outward, readOnly, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
 /** A word that git could take for an option is refused; all else goes through as one word. */
@@ -42,7 +42,7 @@ export const gitClone = defineTool({
   description:
     'Clones into the workspace. Credentials in the URL are used once and kept nowhere; better give GIT_TOKEN with set_env. Needs allow_internet for hosts outside. Do not use it where the repository is already (exec with git pull).',
   scope: 'sandbox',
-  annotations: additive,
+  annotations: outward(additive),
   input: z.strictObject({
     workspace_id: workspaceId,
     url: gitUrl,
@@ -182,7 +182,7 @@ const push = defineTool({
   description:
     'Pushes a branch to a remote, logged in with GIT_TOKEN of set_env. Do not use force unless the user asks for it: it removes the commits of others.',
   scope: 'sandbox',
-  annotations: unbounded,
+  annotations: outward(unbounded),
   input: z.strictObject({
     workspace_id: workspaceId,
     path: repositoryPath,

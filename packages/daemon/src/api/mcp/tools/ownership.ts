@@ -112,19 +112,20 @@ const eventLines = async (context: ToolContext, sandboxId: string): Promise<stri
   }
 };
 
+/** Of each job; all that many jobs have kept would be too much at once. */
+const jobTailBytes = 262_144;
+
 const jobErrors = async (context: ToolContext, sandbox: Sandbox): Promise<string> => {
   const lines = sandbox.failure === null ? [] : [sandbox.failure];
   if (sandbox.state !== 'running') return lines.join('\n');
   const { jobs } = context.services;
   for (const job of await jobs.list(sandbox.id)) {
-    let text = '';
-    for (let cursor = job.log_start; cursor < job.log_bytes; ) {
-      const log = await jobs.readLog(sandbox.id, job.id, { cursor, max_bytes: 1_048_576, wait_ms: 0 });
-      text += log.entries.flatMap((entry) => (entry.stream === 'stderr' ? [entry.text] : [])).join('');
-      if (log.cursor === cursor) break;
-      cursor = log.cursor;
-    }
-    if (text !== '') lines.push(`job ${job.id}: ${text.trimEnd()}`);
+    const cursor = Math.max(job.log_start, job.log_bytes - jobTailBytes);
+    const query = { cursor, max_bytes: jobTailBytes, wait_ms: 0 };
+    const { entries } = await jobs.readLog(sandbox.id, job.id, query);
+    const text = entries.flatMap((entry) => (entry.stream === 'stderr' ? [entry.text] : [])).join('');
+    const cut = cursor > job.log_start && text !== '' ? '[only what is new; exec_poll has the rest]\n' : '';
+    if (text !== '') lines.push(`job ${job.id}: ${cut}${text.trimEnd()}`);
   }
   return lines.join('\n');
 };

@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { invalidInput } from '../../http/problem.ts';
 import { runCommand } from '../command-result.ts';
 import { commandLine, timeoutSecs, workDirectory } from '../fields.ts';
-import { defineTool, settling } from '../tool.ts';
+import { defineTool, outward, settling } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 import { gitClone } from './git.ts';
 
@@ -62,7 +62,7 @@ export const prepare = defineTool({
   description:
     'Creates a workspace, clones a repository into /workspace, runs set-up commands and snapshots the result as “golden”, all in one call; called again with the same name it answers with what is there. Use it before workspace_batch_fork or swarm_run. Do not use it for a workspace you work in yourself (workspace_create).',
   scope: 'admin',
-  annotations: settling,
+  annotations: outward(settling),
   input: z.strictObject({
     name: nameSchema,
     base_image: refSchema.optional(),

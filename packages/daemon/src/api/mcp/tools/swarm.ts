@@ -10,7 +10,7 @@ import {
   workdir,
   workspaceId,
 } from '../fields.ts';
-import { defineTool, unbounded } from '../tool.ts';
+import { defineTool, outward, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 import { growForks } from './fork.ts';
 import { mergeOutput, mergeStrategy, mergeWorkspaces } from './merge.ts';
@@ -206,7 +206,7 @@ export const swarmRun = defineTool({
   description:
     'Forks a worker for each task from one snapshot, runs the tasks (max_parallel at a time), optionally merges their commits into merge_target, and destroys the workers. Do not use it for one command (exec), nor for workers you want to talk to (workspace_batch_fork).',
   scope: 'admin',
-  annotations: unbounded,
+  annotations: outward(unbounded),
   input,
   output: z.object({
     swarm_id: z.string(),
