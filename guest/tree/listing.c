@@ -89,6 +89,8 @@ void listing_read(int dir, const char *name, struct listing *out) {
     }
     item->type = type_of(stat.st_mode);
     item_stat(item, &stat);
+    if (item->type == 'c' || item->type == 'b') item->size = item->rdev;
+    if (item->type == 'd') item->size = 0;
   }
 }
 

@@ -30,6 +30,7 @@ struct listing {
   size_t count;
   struct buf names;
   bool has_ignore;
+  bool live; /* of the directory that was cloned, and not of the clone */
 };
 void listing_read(int dir, const char *name, struct listing *out);
 void listing_free(struct listing *listing);

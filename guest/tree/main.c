@@ -124,6 +124,7 @@ static void do_scan(void) {
                                  .locations_hold = yes("locations"),
                                  .keep = yes("keep"),
                                  .whole_tree = yes("tree"),
+                                 .live = maybe("live"),
                                  .selection = selection_of(),
                                  .moment_ns = kept_moment};
   kept_moment = 0;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "below.h"
 #include "ignore.h"
 #include "jobs.h"
 #include "listing.h"
@@ -30,6 +31,8 @@ struct walk {
   struct map known; /* contents of the index by hash: a moved file is not stored twice */
   bool known_built;
   int64_t racy_from;
+  int tree, live; /* the directory that is walked; the one that it was cloned from, or -1 */
+  uint64_t live_dev;
 };
 
 struct tree_ref {
@@ -74,6 +77,14 @@ static void path_pop(struct walk *walk, size_t before) {
   walk->path.data[before] = 0;
 }
 
+static bool is_as_indexed(const struct item *item, const struct entry *old, const struct stat_key *key) {
+  const struct record *record = old->record;
+  if (key->ino != item->ino || key->ctime_ns != item->ctime_ns || (key->flags & STAT_RACY) || record->type != item->type) return false;
+  if (item->type == 'h') return strlen(item->link) == record->link_len && memcmp(item->link, old->link, record->link_len) == 0;
+  return record->mtime_ns == item->mtime_ns && (item->type == 'l' || record->size == item->size) && record->mode == item->mode &&
+         record->uid == item->uid && record->gid == item->gid;
+}
+
 /* Drops what is ignored, outside the selection or cannot be stored, and finds each item in the index. */
 static size_t examine(struct walk *walk, const struct listing *listing, const struct ignore_list *rules, bool filter,
                       const struct block *block) {
@@ -112,8 +123,6 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       walk->result->sockets++;
       continue;
     }
-    if (item.type == 'c' || item.type == 'b') item.size = item.rdev;
-    if (item.type == 'd') item.size = 0;
     while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) < 0) cursor_next(&old);
     item.changed = true;
     if (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) == 0) {
@@ -121,12 +130,7 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       const struct stat_key *key = &block->stats[old.index];
       item.old = record;
       item.old_at = old.index;
-      bool same = key->ino == item.ino && key->ctime_ns == item.ctime_ns && !(key->flags & STAT_RACY) && record->type == item.type;
-      if (same && item.type == 'h')
-        same = strlen(item.link) == record->link_len && memcmp(item.link, old.entry.link, record->link_len) == 0;
-      else if (same)
-        same = record->mtime_ns == item.mtime_ns && (item.type == 'l' || record->size == item.size) && record->mode == item.mode &&
-               record->uid == item.uid && record->gid == item.gid;
+      bool same = is_as_indexed(&item, &old.entry, key);
       if (walk->options->locations_hold) item.location = block->locations[old.index];
       if (same && item.type == 'f' && walk->options->keep && item.size && !item.location.pack) same = false;
       memcpy(item.hash, record->hash, HASH_LEN);
@@ -273,17 +277,62 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
                      const struct tree_ref *prefer, struct root *out, uint32_t *flags_out);
 static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags);
 
+/*
+ * Nothing of a clone is in the kernel's caches yet, and everything of the directory that it was made from is. What is there now as
+ * the index has it was so when the clone was made, since it has not changed in between. All else is looked at in the clone.
+ */
+static bool live_is_as_indexed(struct walk *walk, const struct listing *live) {
+  struct stat stat;
+  const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
+  if (live->error || !block || block->header->count != live->count) return false;
+  if (fstat(live->fd, &stat) != 0 || stat.st_dev != walk->live_dev) return false;
+  struct cursor old;
+  cursor_start(&old, block->canonical, block->header->canonical_len);
+  for (size_t i = 0; i < live->count; i++, cursor_next(&old)) {
+    const struct item *item = &live->items[i];
+    if (!old.valid || name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) != 0) return false;
+    if (item->error || !item->type || (item->type == 'f' && item->nlink > 1)) return false;
+    if (item->dev != walk->live_dev || !is_as_indexed(item, &old.entry, &block->stats[old.index])) return false;
+  }
+  return true;
+}
+
+/* The directory at the walk's path, below `top`; -1 when it is not there. */
+static int open_here(struct walk *walk, int top) {
+  if (!walk->path.len) return openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const char *name;
+  const int dir = parent_below(top, (char *)walk->path.data, &name);
+  if (dir < 0) return -1;
+  const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  close(dir);
+  return fd;
+}
+
+static struct listing clone_listing(struct walk *walk) {
+  struct listing listing;
+  const char *name;
+  const int dir = parent_below(walk->tree, (char *)walk->path.data, &name);
+  if (dir < 0) die_errno("open", (char *)walk->path.data);
+  listing_read(dir, name, &listing);
+  close(dir);
+  return listing;
+}
+
 /* Descends into the directories of `items`. Answers whether one of them is not what the index says. */
-static bool scan_below(struct walk *walk, int fd, struct item *items, size_t count, struct ignore_list *rules, bool filter,
+static bool scan_below(struct walk *walk, const struct listing *listing, size_t count, struct ignore_list *rules, bool filter,
                        const struct node *prefer, uint32_t *flags) {
+  struct item *items = listing->items;
   bool changed = false;
   struct cursor wanted = {0};
   if (prefer->bytes) cursor_start(&wanted, prefer->canonical, prefer->canonical_len);
   size_t directories = 0, at = 0;
   for (size_t i = 0; i < count; i++) directories += items[i].type == 'd';
   struct ahead *ahead = must_alloc(directories * sizeof *ahead);
+  const int live = walk->live < 0 || listing->live || !directories ? -1 : open_here(walk, walk->live);
+  const int from = live >= 0 ? live : listing->fd;
+  const bool from_live = live >= 0 || listing->live;
   for (size_t i = 0; i < count; i++)
-    if (items[i].type == 'd') ahead[at++] = (struct ahead){.dir = fd, .name = items[i].name};
+    if (items[i].type == 'd') ahead[at++] = (struct ahead){.dir = from, .name = items[i].name};
   /* Most will be skipped where some can be: then each is read when it is its turn. */
   if (!walk->skips) ahead_offer(ahead, directories);
   at = 0;
@@ -306,7 +355,12 @@ static bool scan_below(struct walk *walk, int fd, struct item *items, size_t cou
     uint32_t child_flags;
     if (!skip_untouched(walk, &child_prefer, &root, &child_flags)) {
       if (walk->skips) ahead_offer(next, 1);
-      const struct listing child = ahead_listing(next);
+      struct listing child = ahead_listing(next);
+      child.live = from_live && !item->changed && live_is_as_indexed(walk, &child);
+      if (from_live && !child.live) {
+        listing_free(&child);
+        child = clone_listing(walk);
+      }
       if (child.fd < 0 && child.error == ENOENT) {
         item->gone = changed = true;
         path_pop(walk, before);
@@ -326,6 +380,7 @@ static bool scan_below(struct walk *walk, int fd, struct item *items, size_t cou
     memcpy(item->hash, root.hash, HASH_LEN);
     item->location = root.location;
   }
+  if (live >= 0) close(live);
   free(ahead);
   return changed;
 }
@@ -408,7 +463,7 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
   uint32_t flags = 0;
   bool changed = !block || block->header->count != count;
   for (size_t i = 0; i < count && !changed; i++) changed = items[i].changed;
-  if (scan_below(walk, fd, items, count, rules, filter, &prefer, &flags)) changed = true;
+  if (scan_below(walk, &listing, count, rules, filter, &prefer, &flags)) changed = true;
 
   const bool has_places = block && walk->options->locations_hold && block->header->location.pack;
   /* The same node at the same place names the same places for all that it holds. */
@@ -500,6 +555,10 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   walk.path.len = 0;
   const int fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) die_errno("open", options->directory);
+  walk.tree = fd;
+  walk.live = options->live && walk.have_index ? open(options->live, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  struct stat live;
+  if (walk.live >= 0 && fstat(walk.live, &live) == 0) walk.live_dev = live.st_dev;
   struct tree_ref prefer = {0};
   if (options->prefer) {
     struct node top = node_load(store, options->prefer->location, options->prefer->hash, "");
@@ -518,6 +577,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
     scan_dir(&walk, listing, NULL, options->selection.count > 0, &prefer, &top, &flags);
   }
   finish_root(&walk, fd, &top, flags);
+  if (walk.live >= 0) close(walk.live);
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
     if (!walk.index.blocks[i].kept) result->index_changed = true;

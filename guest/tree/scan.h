@@ -32,6 +32,7 @@ struct scan_options {
   bool locations_hold; /* what the index says about places in the store can be trusted */
   bool keep;           /* store contents, not only their names */
   bool whole_tree;     /* of a read-only snapshot of a whole directory */
+  const char *live;    /* that directory itself; NULL: it is not at hand */
   struct selection selection;
   const struct root *prefer; /* after a restore: the tree whose places the index shall name */
   const struct map *written;

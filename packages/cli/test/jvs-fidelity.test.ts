@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { appendFile, mkdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -174,13 +176,40 @@ describe.skipIf(!canMount)('engines', () => {
   test('a subvolume inside a worktree is not lost: the snapshot is taken another way, aloud', async () => {
     const cwd = join(places.btrfs ?? '', 'nested', 'main');
     await jvs.ok(['init', 'nested'], { cwd: places.btrfs ?? '' });
-    expect((await jvs.bash('btrfs subvolume create inner; echo deep > inner/file', { cwd })).code).toBe(0);
-    const taken = await jvs.jvs(['snapshot', 'n', '--json'], { cwd });
-    expect(taken.stderr).toMatch(/inner is a btrfs subvolume of its own/);
-    expect(JSON.parse(taken.stdout)).toMatchObject({ engine: 'reflink-copy', requested_engine: 'btrfs' });
-    await rm(join(cwd, 'inner/file'));
-    await jvs.ok(['restore', 'n'], { cwd });
-    expect(await readText(join(cwd, 'inner/file'))).toBe('deep\n');
+    await jvs.bash('mkdir -p a/b; echo x > a/b/x', { cwd });
+    expect(await jvs.json(['snapshot', 'before'], { cwd })).toMatchObject({ engine: 'btrfs' });
+    const made = 'btrfs subvolume create a/b/inner; echo deep > a/b/inner/file';
+    expect((await jvs.bash(made, { cwd })).code).toBe(0);
+    // The second time nothing has changed since the first, and it is still not in a clone of the whole.
+    for (const note of ['n', 'again']) {
+      const taken = await jvs.jvs(['snapshot', note, '--json'], { cwd });
+      expect(taken.stderr).toMatch(/inner is a btrfs subvolume of its own/);
+      expect(JSON.parse(taken.stdout)).toMatchObject({ engine: 'reflink-copy', requested_engine: 'btrfs' });
+    }
+    await rm(join(cwd, 'a/b/inner/file'));
+    await jvs.ok(['restore', 'again'], { cwd });
+    expect(await readText(join(cwd, 'a/b/inner/file'))).toBe('deep\n');
+  });
+
+  test('a snapshot holds what was there when it was cloned, whatever is done to the worktree meanwhile', async () => {
+    const cwd = join(places.btrfs ?? '', 'busy', 'main');
+    await jvs.ok(['init', 'busy'], { cwd: places.btrfs ?? '' });
+    await jvs.bash('for d in {1..30}; do mkdir d$d; for f in {1..30}; do echo $f > d$d/$f; done; done', {
+      cwd,
+    });
+    await jvs.ok(['snapshot', 'base'], { cwd });
+    const churn =
+      'while :; do for d in {1..10}; do echo $RANDOM > d$d/7; mv d$d/8 d$d/8x; mv d$d/8x d$d/8; done; : | tee d{11..30}/new; rm d{11..30}/new; done';
+    const busy = spawn('bash', ['--norc', '-c', churn], { cwd, stdio: 'ignore' });
+    try {
+      for (let round = 0; round < 20; round += 1) await jvs.ok(['snapshot', `round ${round}`], { cwd });
+    } finally {
+      const ended = once(busy, 'close');
+      busy.kill('SIGKILL');
+      await ended;
+    }
+    // Everything that is stored is compared with what was written down about it.
+    await jvs.ok(['verify', '--all'], { cwd });
   });
 
   test('JVS_ENGINE forces an engine for one snapshot, and its parent may be of another', async () => {

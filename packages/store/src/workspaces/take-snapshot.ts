@@ -1,6 +1,7 @@
 import { existsSync, lstatSync, realpathSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join, normalize, relative, resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
+import type { TreeWords } from '../trees/tree-program.ts';
 import { chooseEngine, downgradeNotice, type EngineChoice, parseEngine, probeEngines } from './engine.ts';
 import { clearIntent, writeIntent } from './intent.ts';
 import { juicefsClone } from './juicefs.ts';
@@ -147,7 +148,7 @@ class Taking {
     }
   }
 
-  #scan(directory: string, extra: Record<string, boolean | readonly string[]>): Promise<ScanAnswer> {
+  #scan(directory: string, extra: TreeWords): Promise<ScanAnswer> {
     const { layout, program } = this.#session;
     const { worktree, paths = [] } = this.#request;
     return program.request<ScanAnswer>('scan', {
@@ -191,7 +192,7 @@ class Taking {
     await program.request('moment', { store: layout.control });
     await program.request('subvolume-snapshot', { from: payload, to: tree, readOnly: true });
     killPoint('snapshot-subvolume');
-    const answer = await this.#scan(tree, { keep: false, tree: true });
+    const answer = await this.#scan(tree, { keep: false, tree: true, live: payload });
     if (answer.nested === null) return answer;
     notice(
       `${answer.nested} is a btrfs subvolume of its own, which a snapshot would leave out: using reflink-copy instead`,
