@@ -89,6 +89,12 @@ test('credentials show up in no answer, remote, file of the workspace or log of 
     url: `https://${secret}@nowhere.invalid/user/repo.git`,
     path: '/workspace/none',
   });
+  for (const url of [`ssh://git:${other}@nowhere.invalid/r.git`, `git://u:${other}@nowhere.invalid/r.git`]) {
+    await note('git_clone', { url, path: '/workspace/none' });
+    await note('git_push', { path: '/workspace/repo', remote: url });
+    for (const answer of said.slice(-2))
+      expect(JSON.stringify(answer)).toContain('only https and http take one');
+  }
   await note('file_write', { path: '/workspace/repo/a', content: 'a' });
   await note('git_commit', { path: '/workspace/repo', message: 'first' });
   await note('git_push', { path: '/workspace/repo', set_upstream: true });

@@ -75,6 +75,9 @@ test('a session has at most as many workspaces as the configuration says, also w
   );
   await using bob = await Agent.overHttp(daemon, { session: 'bob' });
   await bob.ok('workspace_create', { name: 'of-bob' });
+  const over = { workspace_id: 'of-bob', force: true };
+  expect(await ann.refused('workspace_adopt', over)).toMatch(/limit_reached: .* 3 of the 3 /);
+  expect(await bob.ok('workspace_info', { workspace_id: 'of-bob' })).toMatchObject({ owned: true });
   const all = await ann.ok<{ workspaces: { workspace_id: string; owned: boolean }[] }>('workspace_list');
   for (const { workspace_id, owned } of all.workspaces)
     await (owned ? ann : bob).ok('workspace_destroy', { workspace_id });

@@ -9,7 +9,15 @@ import type { ToolContext } from '../tool-context.ts';
 
 /** A word that git could take for an option is refused; all else goes through as one word. */
 const notAnOption = (text: string): boolean => !text.startsWith('-') && !text.includes('\0');
-const gitWord = z.string().min(1).max(1024).refine(notAnOption, 'must not start with `-`');
+/** Only https and http take one; elsewhere it would be of no use, and stay in the remote of the clone. */
+const withoutUselessPassword = (text: string): boolean =>
+  /^https?:/.test(text) || (URL.parse(text)?.password ?? '') === '';
+const gitWord = z
+  .string()
+  .min(1)
+  .max(1024)
+  .refine(notAnOption, 'must not start with `-`')
+  .refine(withoutUselessPassword, 'must not hold a password: only https and http take one');
 const gitUrl = gitWord.refine(
   (url) =>
     /^(https?|git|ssh|file):\/\/\S+$/.test(url) || /^[\w.-]+@[\w.-]+:\S+$/.test(url) || url.startsWith('/'),

@@ -25,9 +25,9 @@ const takeOver = async (
         hint: `Leave it to that session, or take it with workspace_adopt, workspace_id ${sandbox.id} and force: true.`,
       },
     );
-  const updated = await context.services.sandboxes.update(sandbox.id, {
-    labels: { ...sandbox.labels, ...context.ownership },
-  });
+  const updated = await context.sessions.withRoom(context.services, context.session, 1, () =>
+    context.services.sandboxes.update(sandbox.id, { labels: { ...sandbox.labels, ...context.ownership } }),
+  );
   return { ...workspaceOf(updated), adopted: true, forced: live };
 };
 
