@@ -37,7 +37,7 @@ export class BenchContext implements AsyncDisposable {
   /** One that has been at work for a while, as daemons have: what it and its client do often is compiled. */
   async daemon(config: RunningDaemonOptions['config'] = {}): Promise<RunningDaemon> {
     const daemon = this.#resources.use(
-      await RunningDaemon.start({ config: { log_level: 'warn', ...config } }),
+      await RunningDaemon.start({ bundle: true, config: { log_level: 'warn', ...config } }),
     );
     for (let sandboxes = this.amount(50, 0); sandboxes > 0; sandboxes -= 1) {
       const sandbox = await daemon.client.sandboxes.create();

@@ -14,6 +14,8 @@ export interface RunningDaemonOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   /** Import the small image as `tiny` and make it the default; on unless told otherwise. */
   readonly image?: boolean;
+  /** The bundle that people run, which must have been built; the sources unless told otherwise. */
+  readonly bundle?: boolean;
 }
 
 export interface StartOptions {
@@ -26,7 +28,8 @@ interface Exit {
   readonly stderr: string;
 }
 
-const program = fileURLToPath(new URL('../../daemon/src/main.ts', import.meta.url));
+const sources = fileURLToPath(new URL('../../daemon/src/main.ts', import.meta.url));
+const bundled = fileURLToPath(new URL('../../../dist/daemon.mjs', import.meta.url));
 /** Tests start many daemons; from the second on their sources are not compiled anew. */
 const compileCache = fileURLToPath(new URL('../../../.tools/compile-cache', import.meta.url));
 const startDeadlineMs = 60_000;
@@ -38,17 +41,23 @@ export class RunningDaemon implements AsyncDisposable {
   readonly home: string;
   readonly traces: HomeTraces;
   readonly client: Coppice;
+  readonly #program: string;
   #child: ChildProcess | undefined;
   #exit: Promise<Exit> | undefined;
   #record: { pid: number; url: string; socket: string } | undefined;
 
-  private constructor(home: string) {
+  private constructor(home: string, program: string) {
     this.home = home;
+    this.#program = program;
     this.traces = new HomeTraces(home);
     this.client = new Coppice({ home }, {});
   }
 
-  static async start({ config = {}, image = true }: RunningDaemonOptions = {}): Promise<RunningDaemon> {
+  static async start({
+    config = {},
+    image = true,
+    bundle = false,
+  }: RunningDaemonOptions = {}): Promise<RunningDaemon> {
     const home = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-home-')));
     const settings = {
       listen: { port: 0 },
@@ -57,7 +66,7 @@ export class RunningDaemon implements AsyncDisposable {
       ...config,
     };
     writeFileSync(join(home, 'config.json'), JSON.stringify(settings));
-    const daemon = new RunningDaemon(home);
+    const daemon = new RunningDaemon(home, bundle ? bundled : sources);
     try {
       await daemon.restart();
       if (image) await daemon.client.images.make({ name: 'tiny', source: await tinyImage() });
@@ -173,7 +182,7 @@ export class RunningDaemon implements AsyncDisposable {
 
   #spawn(args: readonly string[]): { child: ChildProcess; exit: Promise<Exit> } {
     const { COPPICE_HOME: _, ...env } = process.env;
-    const child = spawn(process.execPath, [program, '--home', this.home, ...args], {
+    const child = spawn(process.execPath, [this.#program, '--home', this.home, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...env, COPPICE_KILL_AT: this.#killFile, NODE_COMPILE_CACHE: compileCache },
     });
