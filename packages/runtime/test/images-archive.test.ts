@@ -18,14 +18,14 @@ let home: string;
 let directory: string;
 let images: ImageStore;
 
-const openStore = (maxBytes?: number): Promise<ImageStore> => {
+const openStore = (limits: { maxBytes?: number; maxEntries?: number } = {}): Promise<ImageStore> => {
   const ids = new IdSource();
   const newId = (): string => ids.next('image');
   return ImageStore.open({
     directory,
     newId,
     now: () => new Date(),
-    ...(maxBytes === undefined ? {} : { maxBytes }),
+    ...limits,
   });
 };
 
@@ -192,7 +192,7 @@ describe('an archive is refused whole', () => {
   });
 
   it('that holds more than an image may', async () => {
-    images = await openStore(1000);
+    images = await openStore({ maxBytes: 1000 });
     await expect(
       importing(gzipSync(await tar({ name: 'zeros', text: '0'.repeat(2000) }))),
     ).rejects.toMatchObject({
@@ -200,6 +200,26 @@ describe('an archive is refused whole', () => {
     });
     expect(await readdir(directory)).toEqual([]);
   });
+
+  it('that holds more entries than an image may, though there is nothing in them', async () => {
+    images = await openStore({ maxEntries: 100 });
+    const many = Array.from({ length: 101 }, (_, i) => ({ name: `empty-${i}` }));
+    await expect(importing(gzipSync(await tar(...many)))).rejects.toMatchObject({ code: 'too_large' });
+    expect(await readdir(directory)).toEqual([]);
+    const deep = { name: `${'d/'.repeat(101)}leaf` };
+    await expect(importing(await tar(deep))).rejects.toMatchObject({ code: 'too_large' });
+    expect(await readdir(directory)).toEqual([]);
+    await importing(await tar(...many.slice(0, 90)));
+  });
+
+  it.each(['proc', 'sys', 'dev', 'run'])(
+    'whose /%s is no directory, as no sandbox could start',
+    async (name) => {
+      const link = { name, type: 'symlink', linkname: '/etc' } as const;
+      await expect(importing(await tar(...typical, link))).rejects.toMatchObject({ code: 'unsafe' });
+      expect(await readdir(directory)).toEqual([]);
+    },
+  );
 
   it('when its import is cancelled', async () => {
     const cancel = new AbortController();

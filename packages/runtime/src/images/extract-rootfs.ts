@@ -11,6 +11,8 @@ import { type EntryAttributes, RootfsWriter } from './rootfs-writer.ts';
 export interface ExtractOptions extends BuildOptions {
   /** What the files may add up to; an archive that holds more is refused. */
   readonly maxBytes: number;
+  /** How many entries it may have: an archive of a few megabytes can hold as many empty files as would fill the memory. */
+  readonly maxEntries: number;
 }
 
 export interface Extracted {
@@ -60,7 +62,7 @@ class Extraction {
   readonly warnings: string[] = [];
 
   constructor(rootfs: string, options: ExtractOptions) {
-    this.#writer = new RootfsWriter(rootfs);
+    this.#writer = new RootfsWriter(rootfs, options.maxEntries);
     this.#options = options;
   }
 
@@ -104,10 +106,10 @@ class Extraction {
   finish(endFound: boolean): void {
     if (!endFound) throw new CoppiceError('invalid_argument', 'the archive is cut off: its end is missing');
     if (this.#entries === 0) throw new CoppiceError('invalid_argument', 'the archive holds no files');
-    for (const mountPoint of ['proc', 'sys', 'dev']) {
+    for (const mountPoint of ['proc', 'sys', 'dev', 'run']) {
       const kind = this.#writer.kindOf(mountPoint);
       if (kind !== undefined && kind !== 'directory') {
-        throw unsafe(mountPoint, `it is a ${kind} where a sandbox mounts a filesystem of the kernel`);
+        throw unsafe(mountPoint, `it is a ${kind} where a sandbox mounts a filesystem of its own`);
       }
     }
     const fresh = (mode: number, owner: number): EntryAttributes => ({

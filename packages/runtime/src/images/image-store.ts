@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { CoppiceError } from '@coppice/protocol';
 import { buildDebianRootfs, debianSuite } from './debian-rootfs.ts';
 import { copyDirectoryRootfs } from './directory-rootfs.ts';
-import { extractRootfs } from './extract-rootfs.ts';
+import { type ExtractOptions, extractRootfs } from './extract-rootfs.ts';
 import { buildHostRootfs } from './host-rootfs.ts';
 import type { BuildOptions, BuiltRootfs, Image } from './image.ts';
 import { ImageDirectory } from './image-directory.ts';
@@ -17,9 +17,11 @@ export interface ImageStoreOptions {
   readonly now: () => Date;
   /** What the files of one imported image may add up to. */
   readonly maxBytes?: number;
+  readonly maxEntries?: number;
 }
 
 const defaultMaxBytes = 64 * 2 ** 30;
+const defaultMaxEntries = 4_000_000;
 
 type FillRootfs = (rootfs: string) => Promise<BuiltRootfs>;
 
@@ -28,7 +30,7 @@ export class ImageStore {
   readonly #directory: ImageDirectory;
   readonly #newId: () => string;
   readonly #now: () => Date;
-  readonly #maxBytes: number;
+  readonly #limits: Pick<ExtractOptions, 'maxBytes' | 'maxEntries'>;
   /** Names that are being built: whoever asks for one meanwhile waits for the same build. */
   readonly #building = new Map<string, Promise<Image>>();
 
@@ -36,7 +38,10 @@ export class ImageStore {
     this.#directory = directory;
     this.#newId = options.newId;
     this.#now = options.now;
-    this.#maxBytes = options.maxBytes ?? defaultMaxBytes;
+    this.#limits = {
+      maxBytes: options.maxBytes ?? defaultMaxBytes,
+      maxEntries: options.maxEntries ?? defaultMaxEntries,
+    };
   }
 
   /** Removes what earlier processes left half made. */
@@ -76,7 +81,7 @@ export class ImageStore {
     if (nameOrId === 'host') return this.#joinOrBuild('host', options, (rootfs) => fillHost(rootfs, options));
     const suite = debianSuite(nameOrId);
     if (suite !== undefined) {
-      const limits = { ...options, maxBytes: this.#maxBytes };
+      const limits = { ...options, ...this.#limits };
       return this.#joinOrBuild(nameOrId, options, (rootfs) => buildDebianRootfs(suite, rootfs, limits));
     }
     return this.get(nameOrId);
@@ -87,7 +92,7 @@ export class ImageStore {
     try {
       checkImportName(name);
       return await this.#build(name, options, async (rootfs) => {
-        const limits = { ...options, maxBytes: this.#maxBytes };
+        const limits = { ...options, ...this.#limits };
         const { format, warnings } = await extractRootfs(stream, rootfs, limits);
         return { source: { kind: 'archive', format }, warnings };
       });
@@ -99,7 +104,7 @@ export class ImageStore {
   /** Takes a root filesystem from a directory of this machine. */
   async importDirectory(name: string, path: string, options: BuildOptions = {}): Promise<Image> {
     checkImportName(name);
-    const limits = { ...options, maxBytes: this.#maxBytes };
+    const limits = { ...options, ...this.#limits };
     return this.#build(name, options, (rootfs) => copyDirectoryRootfs(path, rootfs, limits));
   }
 

@@ -15,6 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
 import { runProgram } from '../programs/run-program.ts';
 import { unsafe } from './entry-path.ts';
 
@@ -25,6 +26,9 @@ export interface EntryAttributes {
   readonly mtimeSeconds: number;
 }
 
+/** All paths are remembered while an archive is unpacked. */
+const maxPathsBytes = 512 * 2 ** 20;
+
 type Kind = 'file' | 'directory' | 'symlink' | 'fifo';
 
 /**
@@ -34,12 +38,15 @@ type Kind = 'file' | 'directory' | 'symlink' | 'fifo';
  */
 export class RootfsWriter {
   readonly #root: string;
+  readonly #maxEntries: number;
+  #pathsBytes = 0;
   readonly #made = new Map<string, Kind>([['', 'directory']]);
   /** Directories get their attributes last: writing into one changes its time, and it may be read-only. */
   readonly #directories = new Map<string, EntryAttributes>();
 
-  constructor(root: string) {
+  constructor(root: string, maxEntries: number) {
     this.#root = root;
+    this.#maxEntries = maxEntries;
   }
 
   kindOf(path: string): string | undefined {
@@ -51,7 +58,7 @@ export class RootfsWriter {
     const existing = this.#made.get(path);
     if (existing !== undefined && existing !== 'directory') throw unsafe(path, `it replaces a ${existing}`);
     if (existing === undefined) mkdirSync(join(this.#root, path), { mode: 0o700 });
-    this.#made.set(path, 'directory');
+    this.#remember(path, 'directory');
     this.#directories.set(path, attributes);
   }
 
@@ -116,6 +123,14 @@ export class RootfsWriter {
     if (existing !== undefined && existing !== kind)
       throw unsafe(path, `it is a ${kind} that replaces a ${existing}`);
     if (existing !== undefined) unlinkSync(join(this.#root, path));
+    this.#remember(path, kind);
+  }
+
+  /** Directories that no entry names count too: one entry may lie below a thousand of them. */
+  #remember(path: string, kind: Kind): void {
+    if (!this.#made.has(path)) this.#pathsBytes += path.length;
+    if (this.#made.size >= this.#maxEntries || this.#pathsBytes > maxPathsBytes)
+      throw new CoppiceError('too_large', `the archive holds more than ${this.#maxEntries} entries`);
     this.#made.set(path, kind);
   }
 
