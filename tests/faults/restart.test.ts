@@ -4,7 +4,6 @@ import {
   existsSync,
   mkdirSync,
   openSync,
-  readdirSync,
   readFileSync,
   statSync,
   truncateSync,
@@ -15,7 +14,7 @@ import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
 const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
 
@@ -29,6 +28,7 @@ describe('a daemon that goes and comes back', () => {
     sandbox = await daemon.client.sandboxes.create({ name: 'steady', env: { KEPT: 'yes' } });
     counter = (await sandbox.jobs.start('while :; do echo tick; sleep 0.01; done')).id;
   });
+  afterEach(() => daemon.disarm());
   afterAll(() => daemon[Symbol.asyncDispose]());
 
   async function counted(): Promise<number> {
@@ -52,37 +52,22 @@ describe('a daemon that goes and comes back', () => {
     },
   );
 
-  /** Machines of nobody, each of which takes a moment to clear away. */
-  function leaveMuchToSweep(): void {
-    for (let slot = 0; slot < 300; slot += 1) {
-      const runDir = join(daemon.home, 'run', `sb_${String(slot).padStart(26, '0')}`);
-      mkdirSync(runDir);
-      writeFileSync(join(runDir, 'machine.json'), JSON.stringify({ driver: 'container', slot: 1000 + slot }));
-    }
-  }
-
   test('what is taken while a new daemon still sweeps is not swept', async () => {
-    const others = await Promise.all(Array.from({ length: 5 }, () => daemon.client.sandboxes.create()));
-    const sandboxes = [sandbox, ...others];
     await daemon.kill('SIGKILL');
-    leaveMuchToSweep();
+    daemon.holdAt('recovery.sweeping', 'snapshot.thawed');
     await daemon.restart();
-    const runDir = join(daemon.home, 'run');
-    const taken: string[] = [];
-    // All the time until it is swept, and by several: some are always on the pool and in no table yet.
-    const takeOn = async ({ id }: Sandbox): Promise<void> => {
-      const one = daemon.client.sandboxes.at(id);
-      do taken.push((await one.snapshot()).id);
-      while (readdirSync(runDir).length > sandboxes.length);
-      taken.push((await one.snapshot()).id);
-    };
-    await Promise.all(sandboxes.map(takeOn));
-    // Waits for the sweep.
-    await sandbox.restore((await sandbox.snapshots())[0]!.id);
-    expect(taken.filter((id) => !existsSync(join(daemon.home, 'pool', 'snapshots', id)))).toEqual([]);
-    for (const id of taken) await daemon.client.snapshots.delete(id);
-    for (const { id } of others) await daemon.client.sandboxes.at(id).destroy();
-    counter = (await sandbox.jobs.start('while :; do echo tick; sleep 0.01; done')).id;
+    const taking = sandbox.snapshot();
+    const onPool = () => daemon.traces.snapshots();
+    await eventually('it is on the pool, and in no table yet', () => onPool().length === 1);
+    expect(await sandbox.snapshots()).toEqual([]);
+    daemon.holdAt('snapshot.thawed');
+    // Made when all is swept.
+    await using made = await daemon.client.sandboxes.create();
+    daemon.disarm();
+    const { id } = await taking;
+    expect(onPool()).toEqual([id]);
+    await daemon.client.snapshots.delete(id);
+    expect((await made.exec('echo made')).stdout).toBe('made\n');
   });
 
   test('a snapshot that a new daemon still restores from is deleted only afterwards', async () => {
@@ -93,10 +78,15 @@ describe('a daemon that goes and comes back', () => {
     daemon.armKillPoint('restore.machine-stopped');
     await restored.restore(id).catch(() => {});
     await daemon.exited;
-    daemon.disarm();
-    leaveMuchToSweep();
+    // What was restored goes on when all is swept.
+    daemon.holdAt('recovery.sweeping');
     await daemon.restart();
-    await daemon.client.snapshots.delete(id);
+    const deleting = daemon.client.snapshots.delete(id);
+    for (let round = 0; round < 20; round += 1) await daemon.client.health();
+    const kept = (await daemon.client.snapshots.list()).map((one) => one.id);
+    daemon.disarm();
+    await deleting;
+    expect(kept).toContain(id);
     expect((await restored.inspect()).state).toBe('running');
     expect(await restored.files.readText('/root/file')).toBe('old');
   });

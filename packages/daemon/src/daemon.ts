@@ -60,8 +60,8 @@ export interface DaemonOptions {
   readonly config: Config;
   readonly programs: Programs;
   readonly log: Log;
-  /** The kill point at which this process dies, for the tests that walk them. */
-  readonly killAt?: (() => string | undefined) | undefined;
+  /** Where this process dies or waits, for the tests of that. */
+  readonly faults?: (() => string | undefined) | undefined;
   /** Go back to the last good copy of the database; what it does not know is left alone. */
   readonly restoreBackup?: boolean;
 }
@@ -120,7 +120,7 @@ export class Daemon {
       gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
     };
 
-    const journal = new Journal(state, { now, killAt: options.killAt });
+    const journal = new Journal(state, { now, faults: options.faults });
     const locks = new KeyedLock();
     const finder = new SandboxFinder(state);
     const activity = new Activity(now);

@@ -57,11 +57,10 @@ function makeLog(home: Home, config: Config, foreground: boolean): Logger {
   return pino({ level: config.log_level, base: { pid: process.pid } }, multistream(streams));
 }
 
-/** For the tests of crashes: the name of a kill point, or an absolute path of the file that holds one. */
-function killSwitch(value: string | undefined): (() => string | undefined) | undefined {
-  if (value === undefined) return undefined;
-  if (!value.startsWith('/')) return () => value;
-  return () => (existsSync(value) ? readFileSync(value, 'utf8') : undefined);
+/** For the tests of crashes: what the file says at that moment. */
+function faultsIn(file: string | undefined): (() => string | undefined) | undefined {
+  if (file === undefined) return undefined;
+  return () => (existsSync(file) ? readFileSync(file, 'utf8') : undefined);
 }
 
 async function purge(home: Home, config: Config, log: Logger): Promise<void> {
@@ -91,7 +90,7 @@ async function run(options: Options): Promise<void> {
     config,
     programs: findPrograms(import.meta.dirname),
     log,
-    killAt: killSwitch(process.env.COPPICE_KILL_AT),
+    faults: faultsIn(process.env.COPPICE_FAULTS),
     restoreBackup: options.restoreBackup,
   });
   const server = await DaemonServer.listen({ daemon, home, config, log }).catch(async (error: unknown) => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -100,11 +100,16 @@ export class RunningDaemon implements AsyncDisposable {
 
   /** From now on the daemon dies at this kill point; until disarmed, the next one does too. */
   armKillPoint(point: string): void {
-    writeFileSync(this.#killFile, point);
+    this.#setFaults([point]);
+  }
+
+  /** From now on the daemon waits where it comes to one of these, and goes on from all others. */
+  holdAt(...points: readonly string[]): void {
+    this.#setFaults(points.map((point) => `hold ${point}`));
   }
 
   disarm(): void {
-    rmSync(this.#killFile, { force: true });
+    rmSync(this.#faultFile, { force: true });
   }
 
   /** Starts it, after ending it in an orderly way where it runs; returns once it answers. */
@@ -176,15 +181,21 @@ export class RunningDaemon implements AsyncDisposable {
     return this.#record;
   }
 
-  get #killFile(): string {
-    return join(this.home, 'kill-at');
+  get #faultFile(): string {
+    return join(this.home, 'faults');
+  }
+
+  /** Whole at each instant, as the daemon may just be reading it. */
+  #setFaults(lines: readonly string[]): void {
+    writeFileSync(`${this.#faultFile}.new`, lines.join('\n'));
+    renameSync(`${this.#faultFile}.new`, this.#faultFile);
   }
 
   #spawn(args: readonly string[]): { child: ChildProcess; exit: Promise<Exit> } {
     const { COPPICE_HOME: _, ...env } = process.env;
     const child = spawn(process.execPath, [this.#program, '--home', this.home, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...env, COPPICE_KILL_AT: this.#killFile, NODE_COMPILE_CACHE: compileCache },
+      env: { ...env, COPPICE_FAULTS: this.#faultFile, NODE_COMPILE_CACHE: compileCache },
     });
     let stderr = '';
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {

@@ -1,14 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Event } from '@coppice/protocol';
 import type { Intent } from '../db/intent-table.ts';
 import type { State } from '../db/state.ts';
-import type { KillPoint } from './kill-points.ts';
+import type { HoldPoint, KillPoint } from './kill-points.ts';
+
+const holdPollMs = 5;
 
 export type Emit = (type: string, sandboxId: string | null, data?: Readonly<Record<string, unknown>>) => void;
 
 export interface JournalOptions {
   readonly now: () => number;
-  /** The kill point at which this process dies, for the tests that walk them; asked at each step. */
-  readonly killAt?: (() => string | undefined) | undefined;
+  /** For tests, asked at each step: lines with the kill point at which this process dies, or `hold` and where it waits. */
+  readonly faults?: (() => string | undefined) | undefined;
 }
 
 /**
@@ -18,13 +21,13 @@ export interface JournalOptions {
 export class Journal {
   readonly #state: State;
   readonly #now: () => number;
-  readonly #killAt: (() => string | undefined) | undefined;
+  readonly #faults: (() => string | undefined) | undefined;
   readonly #listeners = new Set<(events: readonly Event[]) => void>();
 
   constructor(state: State, options: JournalOptions) {
     this.#state = state;
     this.#now = options.now;
-    this.#killAt = options.killAt;
+    this.#faults = options.faults;
   }
 
   begin(sandboxId: string, intent: Intent, also: (emit: Emit) => void = () => {}): void {
@@ -60,6 +63,14 @@ export class Journal {
   }
 
   step(point: KillPoint): void {
-    if (this.#killAt?.() === point) process.kill(process.pid, 'SIGKILL');
+    if (this.#isAsked(point)) process.kill(process.pid, 'SIGKILL');
+  }
+
+  async hold(point: HoldPoint): Promise<void> {
+    while (this.#isAsked(`hold ${point}`)) await sleep(holdPollMs);
+  }
+
+  #isAsked(line: string): boolean {
+    return this.#faults?.()?.split('\n').includes(line) ?? false;
   }
 }

@@ -55,3 +55,6 @@ export const killPoints = [
   'import.committed',
 ] as const;
 export type KillPoint = (typeof killPoints)[number];
+
+/** Where the tests can make the daemon wait, to see what comes meanwhile. */
+export type HoldPoint = 'recovery.sweeping' | 'snapshot.thawed';

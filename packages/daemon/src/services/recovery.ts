@@ -231,8 +231,9 @@ export class Recovery {
     known: ReadonlySet<string>,
     needed: ReadonlySet<string>,
   ): Promise<void> {
-    const { network, log } = this.#core;
+    const { network, log, journal } = this.#core;
     if (this.#parts.keepUnknown) return;
+    await journal.hold('recovery.sweeping');
     const drivers = Object.values(this.#parts.drivers);
     const removed = (await allDone(drivers.map((driver) => driver.sweep(keep)))).flat();
     if (removed.length > 0) log.info({ machines: removed }, 'machines that belong to no sandbox were ended');

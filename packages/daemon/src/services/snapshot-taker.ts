@@ -123,6 +123,7 @@ export class SnapshotTaker {
       await machine.thaw();
     }
     journal.step('snapshot.thawed');
+    await journal.hold('snapshot.thawed');
     return Math.round((performance.now() - beganMs) * 1000) / 1000;
   }
 
