@@ -1,3 +1,5 @@
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -11,6 +13,20 @@ describe('what a sandbox may have on its disk', () => {
     sandbox = await daemon.client.sandboxes.create({ name: 'odd' });
   });
   afterAll(() => daemon?.[Symbol.asyncDispose]());
+
+  test('no descriptor inside leads to a file of the host, which could be filled through it', async () => {
+    const { stdout } = await sandbox.exec('for fd in /proc/[0-9]*/fd/*; do readlink $fd; done');
+    const places = stdout.trim().split('\n');
+    expect(places.length).toBeGreaterThan(4);
+    for (const place of places)
+      expect(place).toMatch(
+        /^(\/dev\/(null|pts\/ptmx|ptmx)|(pipe|socket):\[\d+\]|anon_inode:.*|\/proc\/.*)$/,
+      );
+    await sandbox.exec('for fd in 0 1 2; do head -c 100000 /dev/zero > /proc/1/fd/$fd; done');
+    const { id } = await sandbox.inspect();
+    for (const name of readdirSync(join(daemon.home, 'run', id)))
+      expect([name, statSync(join(daemon.home, 'run', id, name)).size < 65_536]).toEqual([name, true]);
+  });
 
   test('times that no calendar has are shown as the last or first there is', async () => {
     await sandbox.exec('mkdir /root/times && cd /root/times && touch plain');

@@ -24,7 +24,8 @@ const shownStderrChars = 2000;
 export class Relay {
   readonly #program: string;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
-  readonly #stderr: Buffer[] = [];
+  /** The first that it said; a sandbox that is given back its memory may write there without end. */
+  #complaint = '';
   readonly #over: Promise<string>;
 
   private constructor(options: RelayOptions) {
@@ -40,7 +41,9 @@ export class Relay {
       stdio: ['pipe', 'pipe', 'pipe'],
       env: { PATH: process.env.PATH },
     });
-    this.#child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk));
+    this.#child.stderr.on('data', (chunk: Buffer) => {
+      if (this.#complaint.length < shownStderrChars) this.#complaint += chunk.toString('utf8');
+    });
     // A relay that has ended does not read; that it has is heard below.
     this.#child.stdin.on('error', () => {});
     this.#over = new Promise((resolve, reject) => {
@@ -88,7 +91,7 @@ export class Relay {
     if (heard === expected) return;
     // What was written to stderr before has arrived, and is read in this turn of the event loop.
     await afterReads();
-    const reason = Buffer.concat(this.#stderr).toString('utf8').trim().slice(0, shownStderrChars);
+    const reason = this.#complaint.trim().slice(0, shownStderrChars);
     throw new CoppiceError('internal', `gVisor did not start the sandbox (${heard}): ${reason}`);
   }
 }
