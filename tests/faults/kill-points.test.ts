@@ -303,7 +303,9 @@ describe('a daemon that is killed', () => {
         call: () => source.fork({ count: 2, name_prefix: 'twig' }),
         check: async () => {
           await countsOn(source, job, before);
-          const twigs = (await Promise.all(['twig-1', 'twig-2'].map(find))).filter((twig) => twig !== undefined);
+          const twigs = (await Promise.all(['twig-1', 'twig-2'].map(find))).filter(
+            (twig) => twig !== undefined,
+          );
           for (const { id } of twigs) expect(await content(daemon.client.sandboxes.at(id))).toBe(old);
           const kept = twigs.length === 0 ? 0 : 1;
           await eventually('the snapshot goes where nothing grew from it', async () => {
