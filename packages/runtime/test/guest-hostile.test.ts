@@ -382,6 +382,17 @@ describe('the client, against a hostile agent', () => {
     });
   });
 
+  it('an agent that greets and then is silent does not keep a fork waiting', async () => {
+    await serve(answering(Buffer.alloc(0)), async (path) => {
+      const guest = await connectGuest(path);
+      const notice = { sandboxId: 'sb_x', name: 'x', hostname: 'x', entropy: Buffer.alloc(1) };
+      const timeoutMs = 20;
+      await expect(guest.announceFork(notice, { timeoutMs })).rejects.toMatchObject({ code: 'timeout' });
+      await expect(guest.setHostname('x', { timeoutMs })).rejects.toMatchObject({ code: 'timeout' });
+      guest.close();
+    });
+  });
+
   it('a failure has a hint of ours or none, whatever it calls itself', async () => {
     for (const errno of ['constructor', '__proto__', 'toString']) {
       const body = Buffer.concat([string('not_found'), string(errno), string('gone')]);

@@ -36,6 +36,7 @@ import { type Operation, operation, protocolError } from './wire.ts';
 
 const noMode = 0xffff_ffff;
 const toTheEnd = 2n ** 63n - 1n;
+const nameTimeoutMs = 60_000;
 /** What the agent answers with at most where nothing is said. */
 const jobReadDefaultBytes = 256 << 10;
 
@@ -45,6 +46,23 @@ const checkInteger = (value: number, min: number, max: number, what: string): nu
     'invalid_argument',
     `${what} is ${value}; it must be an integer from ${min} to ${max}`,
   );
+};
+
+/** The agent may come out of a memory that a sandbox has written. */
+const inTime = async (work: Promise<void>, timeoutMs: number): Promise<void> => {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    late.reject(
+      new CoppiceError('timeout', `the agent of the sandbox did not answer within ${timeoutMs} ms`, {
+        hint: 'Grow it from the files alone, or from another checkpoint.',
+      }),
+    );
+  }, timeoutMs);
+  try {
+    await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
 };
 
 /** Every call to the agent of one sandbox, over one link. */
@@ -204,17 +222,18 @@ export class GuestClient implements Guest {
     return new RemoteStream(channel);
   }
 
-  async setHostname(hostname: string): Promise<void> {
-    await this.#do(operation.hostname, new BodyWriter().string(hostname, 'the hostname'));
+  async setHostname(hostname: string, { timeoutMs = nameTimeoutMs } = {}): Promise<void> {
+    const body = new BodyWriter().string(hostname, 'the hostname');
+    await inTime(this.#do(operation.hostname, body), timeoutMs);
   }
 
-  async announceFork(notice: ForkNotice): Promise<void> {
+  async announceFork(notice: ForkNotice, { timeoutMs = nameTimeoutMs } = {}): Promise<void> {
     const body = new BodyWriter()
       .string(notice.sandboxId, 'the sandbox id')
       .string(notice.name, 'the name')
       .string(notice.hostname, 'the hostname')
       .bytes(notice.entropy);
-    await this.#do(operation.fork, body);
+    await inTime(this.#do(operation.fork, body), timeoutMs);
   }
 
   async sync(): Promise<void> {

@@ -189,9 +189,10 @@ export interface Guest {
   /** Connects to a TCP port on the sandbox's own loopback. */
   dial(port: number): Promise<ByteStream>;
 
-  setHostname(hostname: string): Promise<void>;
+  /** The daemon waits for this and the next one before it tells of a sandbox: an agent that does not answer in time fails. */
+  setHostname(hostname: string, options?: { readonly timeoutMs?: number }): Promise<void>;
   /** After a fork or a restore of memory: sets the hostname, stirs entropy, writes the event file and signals. */
-  announceFork(notice: ForkNotice): Promise<void>;
+  announceFork(notice: ForkNotice, options?: { readonly timeoutMs?: number }): Promise<void>;
   /** Flushes the sandbox's filesystems. */
   sync(): Promise<void>;
   /** TERM to every process, KILL after the grace, then PID 1 ends. */
