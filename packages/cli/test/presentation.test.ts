@@ -30,6 +30,15 @@ test('a command is shown as a shell would read it', () => {
 test('names from inside a sandbox cannot move the cursor or change colours', () => {
   expect(printable('a\x1b[31mred\u009b2J')).toBe('a\\x1b[31mred\\x9b2J');
   expect(table(['NAME'], [['a\nb\x07']], 'none')).toBe('NAME\na b\\x07');
+  expect(printable('a\u202etxt.exe\u2069')).toBe('a\\u202etxt.exe\\u2069');
+  expect(progressText('copying', { done: 1, detail: 'a\x1b]0;x\x07\nb' }, 0)).toMatch(
+    /a\\x1b\]0;x\\x07\\nb$/,
+  );
+});
+
+test('a name with a line end in it does not look like two', () => {
+  const spoof = { ...change({ path: '/f (1 B)\nA /innocent' }), size_after: 5 };
+  expect(changeLine(spoof)).toBe('A /f (1 B)\\nA /innocent (5 B)');
 });
 
 test('columns line up, and an empty table says so', () => {

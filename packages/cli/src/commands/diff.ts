@@ -1,6 +1,7 @@
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parseWhole } from '../args/number.ts';
 import { changeLine, changeSummary } from '../ui/changes.ts';
+import { printable, printableName } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -27,8 +28,10 @@ export const define: DefineCommand = (program, cli) => {
         }
         const diff = await cli.coppice.diffFile(from, to, path, { signal });
         cli.out.result(diff, () => {
-          if (diff.binary) return `${path} differs and is not text`;
-          return diff.unified.trimEnd() + (diff.truncated ? '\n… the rest is cut' : '');
+          if (diff.binary) return `${printableName(path)} differs and is not text`;
+          // For other programs as it is; on a terminal the file could otherwise hide its own lines.
+          const shown = cli.io.stdout.isTTY ? printable(diff.unified) : diff.unified;
+          return shown.trimEnd() + (diff.truncated ? '\n… the rest is cut' : '');
         });
         return;
       }

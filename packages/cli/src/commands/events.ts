@@ -1,5 +1,5 @@
 import { parseWhole } from '../args/number.ts';
-import { formatCommand } from '../ui/format.ts';
+import { formatCommand, printableName } from '../ui/format.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 interface Options {
@@ -31,7 +31,9 @@ export const define: DefineCommand = (program, cli) => {
         signal: cli.signal,
       };
       const line = (event: Awaited<ReturnType<typeof cli.coppice.events.list>>['events'][number]): string =>
-        `${event.seq}  ${event.at}  ${event.type}  ${event.sandbox_id ?? '-'}  ${dataText(event.data)}`.trimEnd();
+        printableName(
+          `${event.seq}  ${event.at}  ${event.type}  ${event.sandbox_id ?? '-'}  ${dataText(event.data)}`.trimEnd(),
+        );
       if (!follow) {
         const { events } = await cli.coppice.events.list(filter);
         cli.out.result(events, () => events.map(line).join('\n'));

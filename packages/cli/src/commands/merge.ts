@@ -2,7 +2,7 @@ import type { Merged } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { changeLine } from '../ui/changes.ts';
-import { plural, printable } from '../ui/format.ts';
+import { formatCommand, plural, printableName } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -12,7 +12,7 @@ interface Options {
 type Conflicts = Merged['conflicts'];
 
 const conflictLines = (conflicts: Conflicts): string[] =>
-  conflicts.map(({ path, ours, theirs }) => `C ${printable(path)} (here ${ours}, there ${theirs})`);
+  conflicts.map(({ path, ours, theirs }) => `C ${printableName(path)} (here ${ours}, there ${theirs})`);
 
 /** The error of a merge with the paths and the next command, by the names that were typed. */
 const withPaths = (error: unknown, from: string, into: string): unknown => {
@@ -20,7 +20,7 @@ const withPaths = (error: unknown, from: string, into: string): unknown => {
   const conflicts = (error.details?.conflicts ?? []) as Conflicts;
   const [first] = conflicts;
   return new CoppiceError('conflict', [error.message, ...conflictLines(conflicts)].join('\n'), {
-    hint: `Look with \`coppice diff ${into} ${from}${first ? ` ${first.path}` : ''}\`, then choose a side: \`coppice merge ${from} ${into} --prefer ours\` keeps ${into}, \`--prefer theirs\` takes ${from}.`,
+    hint: `Look with \`coppice diff ${into} ${from}${first ? ` ${formatCommand([first.path])}` : ''}\`, then choose a side: \`coppice merge ${from} ${into} --prefer ours\` keeps ${into}, \`--prefer theirs\` takes ${from}.`,
     ...(error.details === undefined ? {} : { details: error.details }),
     cause: error,
   });

@@ -1,5 +1,5 @@
 import type { Change, Diff } from '@coppice/protocol';
-import { formatBytes, printable } from './format.ts';
+import { formatBytes, printableName } from './format.ts';
 
 const letters = { added: 'A', removed: 'D', modified: 'M', mode: 'P' } as const;
 
@@ -21,7 +21,7 @@ const sizes = ({
 
 /** `A /path (12 B)`; D is deleted, M modified, P permissions. */
 export const changeLine = (change: Change): string =>
-  `${letters[change.change]} ${printable(change.path)}${sizes(change)}`;
+  `${letters[change.change]} ${printableName(change.path)}${sizes(change)}`;
 
 export const changeSummary = ({ added, removed, modified, mode }: Diff['summary']): string => {
   const parts = [

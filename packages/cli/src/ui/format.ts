@@ -43,8 +43,16 @@ const quoteWord = (word: string): string =>
 
 export const formatCommand = (argv: readonly string[]): string => argv.map(quoteWord).join(' ');
 
-const controlCharacters = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+/** Those of terminals, and those that turn the direction of what follows. */
+const controlCharacters = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+const escaped = (found: string): string => {
+  const code = found.charCodeAt(0).toString(16);
+  return code.length > 2 ? `\\u${code.padStart(4, '0')}` : `\\x${code.padStart(2, '0')}`;
+};
 
 /** Text from inside a sandbox must not move the cursor or change colours of the terminal that lists it. */
-export const printable = (text: string): string =>
-  text.replace(controlCharacters, (found) => `\\x${found.charCodeAt(0).toString(16).padStart(2, '0')}`);
+export const printable = (text: string): string => text.replace(controlCharacters, escaped);
+
+/** A name in a list with one to a line: one that holds a line end must not look like two. */
+export const printableName = (name: string): string => printable(name).replaceAll('\n', '\\n');

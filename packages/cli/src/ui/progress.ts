@@ -1,4 +1,4 @@
-import { formatBytes } from './format.ts';
+import { formatBytes, printableName } from './format.ts';
 import type { Progress } from './output.ts';
 
 const showAfterMs = 700;
@@ -49,7 +49,7 @@ export const progressText = (
   elapsedMs: number,
 ): string => {
   const seconds = `${Math.floor(elapsedMs / 1000)} s`;
-  const tail = detail === undefined ? '' : `  ${detail}`;
+  const tail = detail === undefined ? '' : `  ${printableName(detail)}`;
   if (total === undefined || total === 0) {
     const frame = frames[Math.floor(elapsedMs / redrawMs) % frames.length];
     return `${frame} ${label}  ${done > 0 ? `${formatBytes(done)}  ` : ''}${seconds}${tail}`;
