@@ -37,3 +37,12 @@ test('the tour in README.md works as it is printed', { timeout: patienceMs }, as
   expect(stdout).toMatch(/^A \/workspace\/extra\.conf/m);
   expect(stdout).toMatch(/● dev {2}running/);
 });
+
+test('each sandbox of the image host, a fork too, finds its own name in /etc/hostname', async () => {
+  await cli.ok('up', '--detach');
+  await cli.ok('create', 'Oak.1');
+  await cli.ok('fork', 'Oak.1', 'twig');
+  expect(await cli.ok('exec', 'Oak.1', 'cat', '/etc/hostname')).toBe('oak-1');
+  expect(await cli.ok('exec', 'twig', 'cat', '/etc/hostname')).toBe('twig');
+  expect(await cli.ok('diff', 'Oak.1', 'twig')).toBe('no difference');
+});

@@ -2,7 +2,7 @@ import { CoppiceError } from '@coppice/protocol';
 import { runProgram } from '../programs/run-program.ts';
 import { extractFromProgram } from './extract-from-program.ts';
 import type { ExtractOptions } from './extract-rootfs.ts';
-import { synthesisedFiles } from './host-etc.ts';
+import { hostnameLink, synthesisedFiles } from './host-etc.ts';
 import type { BuiltRootfs } from './image.ts';
 
 const suitePattern = /^[a-z][a-z0-9-]{1,31}$/;
@@ -62,11 +62,11 @@ export async function buildDebianRootfs(
 
 /** The account that sandboxes work as, and none of the machine's own names, which mmdebstrap copies in for its work. */
 function customisation(): string[] {
-  const texts = synthesisedFiles.filter(({ path }) =>
-    ['etc/resolv.conf', 'etc/hostname', 'etc/hosts'].includes(path),
-  );
+  const texts = synthesisedFiles.filter(({ path }) => ['etc/resolv.conf', 'etc/hosts'].includes(path));
+  const [name, target] = hostnameLink;
   return [
     'chroot "$1" useradd --create-home --uid 1000 --user-group --shell /bin/bash user',
+    `ln -sf '${target}' "$1/${name}"`,
     ...texts.map(({ path, text }) => `rm -f "$1/${path}"; printf %s '${text}' > "$1/${path}"`),
   ].map((command) => `--customize-hook=${command}`);
 }

@@ -53,7 +53,6 @@ export const synthesisedFiles: readonly SynthesisedFile[] = [
   // `*` never matches a password: the accounts are entered by the guest agent, not by logging in.
   { path: 'etc/shadow', mode: 0o640, text: lines(accounts.map(([name]) => `${name}:*:19000:0:99999:7:::`)) },
   { path: 'etc/gshadow', mode: 0o640, text: lines(systemGroups.map(([name]) => `${name}:*::`)) },
-  { path: 'etc/hostname', mode: 0o644, text: 'sandbox\n' },
   { path: 'etc/hosts', mode: 0o644, text: '127.0.0.1 localhost\n127.0.1.1 sandbox\n' },
   {
     path: 'etc/resolv.conf',
@@ -143,7 +142,11 @@ export const synthesisedDirectories: readonly SynthesisedDirectory[] = [
   directory('run/lock', 0o1777),
 ];
 
+/** Each sandbox its own name, a fork too, and no file that differs between them. */
+export const hostnameLink = ['etc/hostname', '/proc/sys/kernel/hostname'] as const;
+
 export const synthesisedLinks: readonly (readonly [path: string, target: string])[] = [
+  hostnameLink,
   ['etc/localtime', '/usr/share/zoneinfo/Etc/UTC'],
   ['etc/os-release', '../usr/lib/os-release'],
   ['etc/mtab', '/proc/mounts'],
