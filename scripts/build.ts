@@ -5,8 +5,8 @@
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import { type BuildOptions, build, type Plugin } from 'esbuild';
-import { builtinImports } from './builtin-imports.ts';
+import { type BuildOptions, build } from 'esbuild';
+import { bundleJvs } from './bundle-jvs.ts';
 
 const root = join(import.meta.dirname, '..');
 const dist = join(root, 'dist');
@@ -41,16 +41,6 @@ const common: BuildOptions = {
   external,
   banner: { js: banner },
 };
-
-/** Leaves one import as it is, to be found beside the bundle. */
-const apart = (source: string, path: string): Plugin => ({
-  name: 'apart',
-  setup({ onResolve }) {
-    onResolve({ filter: /^\.\// }, ({ path: asked }) =>
-      asked === source ? { path, external: true } : undefined,
-    );
-  },
-});
 
 const filesBelow = async (directory: string): Promise<string[]> =>
   (await readdir(directory, { recursive: true, withFileTypes: true }))
@@ -87,22 +77,7 @@ try {
       chunkNames: 'chunks/[name]-[hash]',
       outdir: work,
     }),
-    // In two files, as each further one costs a short command more than its length: what switches the cache of compiled
-    // code on, and what is cached. It needs nothing of CommonJS.
-    build({
-      ...common,
-      banner: {},
-      plugins: [apart('./run.ts', './chunks/jvs-run.mjs'), builtinImports],
-      entryPoints: { jvs: entry('packages/cli/src/jvs/main.ts') },
-      outdir: work,
-    }),
-    build({
-      ...common,
-      banner: {},
-      plugins: [builtinImports],
-      entryPoints: { 'chunks/jvs-run': entry('packages/cli/src/jvs/run.ts') },
-      outdir: work,
-    }),
+    bundleJvs(work),
     // In one piece, as it lives longer than any build.
     build({ ...common, entryPoints: { daemon: entry('packages/daemon/src/main.ts') }, outdir: work }),
   ]);

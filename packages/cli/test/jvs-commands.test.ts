@@ -240,7 +240,8 @@ describe('restore', () => {
     await take(cwd, 'two');
     expect((await jvs.jvs(['restore', '-i', 'one'], { cwd, input: '\n' })).code).toBe(130);
     expect(await readText(join(cwd, 'f'))).toBe('2');
-    expect((await jvs.jvs(['restore', '-i', 'ONE'], { cwd, input: '1\n' })).code).toBe(0);
+    const chosen = await jvs.spawned(['restore', '-i', 'ONE'], { cwd, input: '1\n' });
+    expect(chosen).toMatchObject({ code: 0, stderr: expect.stringMatching(/\[1-1\] $/) });
     expect(await readText(join(cwd, 'f'))).toBe('1');
   });
 });
@@ -327,6 +328,23 @@ describe('answers', () => {
     expect((await jvs.jvs(['unpin', 'HEAD'], { cwd })).code).toBe(5);
     expect((await jvs.jvs(['--version'])).stdout).toMatch(/^jvs \d/);
     expect((await jvs.jvs(['restore', '--help'])).stdout).toMatch(/--latest-tag TAG/);
+  });
+
+  test('colours are for terminals, and for those who want them', async () => {
+    const cwd = await fresh();
+    await take(cwd, 'one');
+    const escapes = async (command: string): Promise<boolean> => {
+      const { code, stdout } = await jvs.bash(command, { cwd });
+      expect(code).toBe(0);
+      return stdout.includes('\u001b[');
+    };
+    const onTerminal = (command: string) => `script -qec '${command}' /dev/null`;
+    expect(await escapes(onTerminal('jvs history'))).toBe(true);
+    expect(await escapes(onTerminal('jvs history --no-color'))).toBe(false);
+    expect(await escapes(onTerminal('NO_COLOR=1 jvs history'))).toBe(false);
+    expect(await escapes('jvs history')).toBe(false);
+    expect(await escapes('jvs history > file; cat file')).toBe(false);
+    expect((await jvs.bash('jvs history > /dev/null', { cwd })).code).toBe(0);
   });
 
   test('settings are kept, checked and used', async () => {

@@ -3,8 +3,7 @@ import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { build } from 'esbuild';
-import { builtinImports } from '../../../scripts/builtin-imports.ts';
+import { bundleJvs, jvsNodeOptions } from '../../../scripts/bundle-jvs.ts';
 import { runJvs } from '../src/jvs/run.ts';
 
 const checkout = join(import.meta.dirname, '../../..');
@@ -40,21 +39,10 @@ export class JvsFixture implements AsyncDisposable {
     const fixture = new JvsFixture(await realpath(await mkdtemp(join(tmpdir(), 'jvs-test-'))));
     await mkdir(fixture.bin);
     await mkdir(fixture.work);
-    await build({
-      entryPoints: { jvs: join(checkout, 'packages/cli/src/jvs/main.ts') },
-      bundle: true,
-      platform: 'node',
-      format: 'esm',
-      target: 'node24',
-      splitting: true,
-      plugins: [builtinImports],
-      outExtension: { '.js': '.mjs' },
-      outdir: join(fixture.home, 'program'),
-      logLevel: 'warning',
-    });
+    await bundleJvs(join(fixture.home, 'program'));
     await fixture.program(
       'jvs',
-      `exec "$COPPICE_TREE_PROGRAM" for ${JSON.stringify(process.execPath)} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
+      `exec "$COPPICE_TREE_PROGRAM" for ${JSON.stringify(process.execPath)} ${jvsNodeOptions.join(' ')} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
     );
     return fixture;
   }

@@ -1,8 +1,7 @@
-import { writeSync } from 'node:fs';
-import module from 'node:module';
+import { fstatSync, writeSync } from 'node:fs';
 
-// Before anything else is loaded, since only what comes after it is cached.
-module.enableCompileCache();
+/** The major number of /dev/null and its like. */
+const memoryDevices = 1;
 
 /** Node's own streams take longer to load than a short command takes to run; a plain write does not. */
 const output = (file: number): { write(text: string): void; isTTY: boolean } => ({
@@ -21,6 +20,9 @@ const output = (file: number): { write(text: string): void; isTTY: boolean } => 
     }
   },
   get isTTY() {
+    // Neither a pipe or a file nor /dev/null needs a library of terminals to be known as none.
+    const found = fstatSync(file);
+    if (!found.isCharacterDevice() || found.rdev >> 8 === memoryDevices) return false;
     return process.getBuiltinModule('node:tty').isatty(file);
   },
 });

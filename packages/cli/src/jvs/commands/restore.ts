@@ -24,7 +24,7 @@ const choose = async (
     context.io.stderr.write(`${String(index + 1).padStart(3)}  ${snapshotLine(snapshot, false, false)}\n`);
   });
   context.io.stderr.write(`Which one? [1-${found.length}] `);
-  const { createInterface } = await import('node:readline');
+  const { createInterface } = process.getBuiltinModule('node:readline');
   const lines = createInterface({ input: context.io.stdin as NodeJS.ReadableStream });
   for await (const line of lines) {
     lines.close();

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { JvsCommand } from '../command.ts';
@@ -18,7 +18,7 @@ const noteOf = async (context: JvsContext): Promise<string> => {
     throw new CoppiceError('invalid_argument', 'give the note as a word or with -F, not both');
   }
   if (word === '-' || file === '-') return (await readAll(context.io.stdin)).trimEnd();
-  if (file !== undefined) return (await readFile(resolve(context.directory, file), 'utf8')).trimEnd();
+  if (file !== undefined) return readFileSync(resolve(context.directory, file), 'utf8').trimEnd();
   return word ?? '';
 };
 
