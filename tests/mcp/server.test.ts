@@ -571,6 +571,17 @@ describe('the shared notes', () => {
     expect(
       await agent.ok('vault_replace', { path: 'plans/today.md', search: 'it', replace: 'all' }),
     ).toMatchObject({ replacements: 2 });
+    const path = 'plans/today.md';
+    expect(await agent.ok('vault_search', { query: '^AND (\\w+) a', regex: true })).toMatchObject({
+      results: [{ path, line_number: 7, line: 'and test all' }],
+    });
+    expect(
+      await agent.ok('vault_replace', { path, search: '(build|test) all', replace: '$1 it', regex: true }),
+    ).toMatchObject({ replacements: 2 });
+    expect(await agent.refused('vault_search', { query: '(', regex: true })).toContain('invalid_argument');
+    expect(await agent.refused('vault_replace', { path, search: 'x+y', replace: '', regex: true })).toContain(
+      'no_match',
+    );
     await agent.ok('vault_move', { path: 'plans/today.md', new_path: 'done.md' });
     expect(await agent.ok('vault_list', { recursive: true })).toMatchObject({
       entries: [{ path: 'done.md' }, { path: 'plans', is_dir: true }],
@@ -578,5 +589,23 @@ describe('the shared notes', () => {
     await agent.ok('vault_delete', { path: 'done.md', confirm: true });
     expect(await agent.refused('vault_read', { path: 'done.md' })).toContain('vault_list');
     expect(await agent.refused('vault_read', { path: '../token' })).toContain('outside');
+  });
+
+  test('a pattern that takes for ever, or makes too much of a note, fails alone', async () => {
+    const path = 'trap.md';
+    await agent.ok('vault_write', { path, content: `${'a'.repeat(5000)}!\n` });
+    const trap = { search: '(a+)+$', replace: '', regex: true };
+    const stuck = [
+      agent.refused('vault_search', { query: trap.search, regex: true }),
+      agent.refused('vault_replace', { path, ...trap }),
+    ];
+    // Others are served meanwhile.
+    expect(await agent.ok('vault_list')).toMatchObject({ count: 2 });
+    for (const said of await Promise.all(stuck)) expect(said).toMatch(/^timeout: .*\nNext: Make it simpler/);
+    for (const regex of [true, false])
+      expect(
+        await agent.refused('vault_replace', { path, search: 'a', replace: 'b'.repeat(1_000_000), regex }),
+      ).toContain('too_large');
+    await agent.ok('vault_delete', { path, confirm: true });
   });
 });

@@ -217,31 +217,11 @@ const replace = defineTool({
   }),
   output: z.object({ path: z.string(), replacements: z.number() }),
   next: { ...next, no_match: 'Call vault_read, and quote the text exactly.' },
-  run: async ({ vault }, input) => {
-    const pattern = input.regex ? toPattern(input.search) : undefined;
-    let replacements = 0;
-    await vault.change(input.path, (before) => {
-      if (before === undefined) throw new CoppiceError('not_found', `there is no note ${input.path}`);
-      const parts = before.split(pattern ?? input.search);
-      replacements = pattern === undefined ? parts.length - 1 : (before.match(pattern) ?? []).length;
-      if (replacements === 0) throw new CoppiceError('no_match', `the text is not in the note ${input.path}`);
-      return pattern === undefined ? parts.join(input.replace) : before.replace(pattern, input.replace);
-    });
-    return { path: input.path, replacements };
-  },
+  run: async ({ vault }, input) => ({
+    path: input.path,
+    replacements: await vault.replace(input.path, input.search, input.replace, input.regex),
+  }),
 });
-
-const toPattern = (text: string): RegExp => {
-  try {
-    return new RegExp(text, 'g');
-  } catch (cause) {
-    throw new CoppiceError(
-      'invalid_argument',
-      `${text} is not a regular expression: ${(cause as Error).message}`,
-      { cause },
-    );
-  }
-};
 
 const move = defineTool({
   name: 'vault_move',

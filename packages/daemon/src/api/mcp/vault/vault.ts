@@ -3,6 +3,7 @@ import { posix } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { ConfinedDirectory, ConfinedEntry } from '../confined-directory.ts';
 import { type Frontmatter, formatNote, type Note, parseNote } from './frontmatter.ts';
+import { PatternThread, type Replaced } from './pattern-thread.ts';
 
 const noteLimitBytes = 10 * 1024 * 1024;
 
@@ -34,23 +35,14 @@ export const tagsOf = (frontmatter: Frontmatter): string[] => {
   return typeof tags === 'string' && tags !== '' ? tags.split(/[\s,]+/) : [];
 };
 
-const matcher = ({ query, isRegex }: SearchRequest): ((line: string) => boolean) => {
-  if (!isRegex) {
-    const lower = query.toLowerCase();
-    return (line) => line.toLowerCase().includes(lower);
-  }
-  try {
-    const pattern = new RegExp(query, 'i');
-    return (line) => pattern.test(line.slice(0, 10_000));
-  } catch (cause) {
-    throw new CoppiceError(
-      'invalid_argument',
-      `${query} is not a regular expression: ${(cause as Error).message}`,
-      {
-        cause,
-      },
-    );
-  }
+/** Of a line that is longer no more is looked at. */
+const lineLimitChars = 10_000;
+
+type FindLines = (lines: readonly string[]) => number[] | Promise<number[]>;
+
+const findWords = (query: string): FindLines => {
+  const lower = query.toLowerCase();
+  return (lines) => lines.flatMap((line, index) => (line.toLowerCase().includes(lower) ? [index] : []));
 };
 
 async function* single(text: string): AsyncIterable<Buffer> {
@@ -84,15 +76,31 @@ export class Vault {
   }
 
   /** Changes a note by what it says now; undefined where there is none yet. Gives back what was written. */
-  async change(path: string, edit: (before: string | undefined) => string): Promise<string> {
+  async change(
+    path: string,
+    edit: (before: string | undefined) => string | Promise<string>,
+  ): Promise<string> {
     const name = this.#note(path);
     return this.#inTurn(name, async () => {
       const before = (await this.#directory.exists(name)) ? await this.read(name) : undefined;
-      const after = edit(before);
+      const after = await edit(before);
       if (Buffer.byteLength(after) > noteLimitBytes) throw tooLarge(path);
       await this.#directory.write(name, single(after));
       return after;
     });
+  }
+
+  /** Every place of a text, or every match of a pattern. Gives back how many there were. */
+  async replace(path: string, search: string, by: string, isRegex: boolean): Promise<number> {
+    let count = 0;
+    await this.change(path, async (before) => {
+      if (before === undefined) return missing(path);
+      const replaced = isRegex ? await replacePattern(before, search, by) : replaceText(before, search, by);
+      count = replaced.count;
+      if (count === 0) throw new CoppiceError('no_match', `the text is not in the note ${path}`);
+      return replaced.text;
+    });
+    return count;
   }
 
   async changeFrontmatter(path: string, edit: (before: Frontmatter) => Frontmatter): Promise<Frontmatter> {
@@ -141,16 +149,22 @@ export class Vault {
 
   /** Lines that hold the words or match the pattern, note by note. */
   async search(wanted: SearchRequest): Promise<{ results: SearchHit[] }> {
-    const matches = matcher(wanted);
+    if (!wanted.isRegex) return this.#search(wanted, findWords(wanted.query));
+    await using pattern = new PatternThread(wanted.query, 'i');
+    return await this.#search(wanted, (lines) =>
+      pattern.matches(lines.map((line) => line.slice(0, lineLimitChars))),
+    );
+  }
+
+  async #search(wanted: SearchRequest, find: FindLines): Promise<{ results: SearchHit[] }> {
     const results: SearchHit[] = [];
     for (const { path } of await this.notes(wanted.folder)) {
       const text = await this.read(path);
       if (wanted.tag !== undefined && !tagsOf(parseNote(text).frontmatter).includes(wanted.tag)) continue;
       const lines = text.split('\n');
-      for (const [index, line] of lines.entries()) {
-        if (!matches(line)) continue;
+      for (const index of await find(lines)) {
         const context = lines.slice(Math.max(0, index - 1), index + 2).join('\n');
-        results.push({ path, line_number: index + 1, line, context });
+        results.push({ path, line_number: index + 1, line: lines[index]!, context });
         if (results.length >= wanted.limit) return { results };
       }
     }
@@ -183,6 +197,19 @@ const toEntry = (path: string, entry: ConfinedEntry): VaultEntry => ({
   size: entry.isDirectory ? 0 : entry.sizeBytes,
   modified: new Date(entry.modifiedMs).toISOString(),
 });
+
+const replacePattern = async (text: string, search: string, by: string): Promise<Replaced> => {
+  await using pattern = new PatternThread(search, 'g');
+  return await pattern.replace(text, by);
+};
+
+const replaceText = (text: string, search: string, by: string): Replaced => {
+  const parts = text.split(search);
+  const count = parts.length - 1;
+  if (text.length + count * (by.length - search.length) > noteLimitBytes)
+    throw new CoppiceError('too_large', `the note would become larger than ${noteLimitBytes} bytes`);
+  return { text: parts.join(by), count };
+};
 
 const tooLarge = (path: string): CoppiceError =>
   new CoppiceError('too_large', `the note ${path} is larger than ${noteLimitBytes} bytes`);
