@@ -438,3 +438,23 @@ describe('the quick start for Python, as it is printed', () => {
     },
   );
 });
+
+test('bin/jvs of the checkout does the same', async () => {
+  const ended = await jvs.bash(
+    `
+PATH=${join(import.meta.dirname, '../../bin')}:$PATH
+unset COPPICE_TREE_PROGRAM
+type -P jvs
+jvs init checkout
+cd checkout/main
+echo one > f
+jvs snapshot "From the checkout" --tag baseline
+echo two > f
+jvs restore baseline
+cat f`,
+    { cwd: sandboxes, env: { HOME: process.env.HOME ?? jvs.home } },
+  );
+  expect(ended.code).toBe(0);
+  expect(ended.stdout).toMatch(/^\S+\/bin\/jvs\nThe workspace checkout is ready/);
+  expect(ended.stdout.trimEnd().split('\n').at(-1)).toBe('one');
+});

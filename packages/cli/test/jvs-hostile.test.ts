@@ -311,12 +311,12 @@ done
 jvs worktree fork experiment-a
 (cd ../worktrees/experiment-a/main; jvs restore baseline; echo A > agent.py; jvs snapshot "Variant A" --tag a)
 jvs restore --latest-tag run-3
-echo found; ls results; jvs history --tag agent | wc -l; jvs doctor --strict --json | jq -r .engine
+echo found; ls results; jvs history --tag agent | wc -l; jvs doctor --strict --json | grep '"engine"'
 jvs verify --all > /dev/null; jvs gc plan > /dev/null; jvs info > /dev/null
 cd /; umount ${place.path}; mount -t ${type} -o ${options} ${type} ${place.path}`,
         place.path,
       );
-      expect(said.split('found\n')[1]?.trim().split(/\s+/)).toEqual(['3.json', '5', 'copy']);
+      expect(said.split('found\n')[1]?.trim().split(/\s+/)).toEqual(['3.json', '5', '"engine":', '"copy",']);
     }
   });
 
