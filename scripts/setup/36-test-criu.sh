@@ -6,8 +6,8 @@ optional=yes
 source scripts/lib/debian-packages.sh
 
 place=.tools/criu
-# The first release of Debian that has version 4.
-suite=trixie
+# The first release of Debian with version 4.2: older ones do not know the sockets of Linux 6.16 and later.
+suite=forky
 
 inputs() { (. /etc/os-release && echo "$ID ${VERSION_CODENAME:-}"); }
 is_present() { :; }

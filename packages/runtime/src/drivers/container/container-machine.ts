@@ -1,10 +1,12 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { CoppiceError } from '@coppice/protocol';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
 import type { Guest } from '../../guest/guest.ts';
 import { checkHostname, checkLimits } from '../../machine/check-spec.ts';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
+import { freezeBetweenStarts } from './between-starts.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
 import { type CheckpointRecord, writeCheckpointRecord } from './checkpoint-record.ts';
 import { mountsFromHost } from './container-mounts.ts';
@@ -16,6 +18,9 @@ import { namePagesByProcess } from './page-names.ts';
 
 /** What the agent may take beyond the grace that it was given. */
 const agentSlackMs = 2000;
+
+/** Short at first: what cannot be had at one moment seldom can later in the same one. */
+const patiencesS = [2, 5, 30];
 
 export interface ContainerParts {
   readonly id: string;
@@ -84,23 +89,19 @@ export class ContainerMachine implements Machine {
 
   /** The sockets through which the agent is reached are lent out meanwhile: what has come to them waits there. */
   async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
-    const { cgroup, launcher, runDir } = this.#parts;
+    const { launcher, runDir } = this.#parts;
     const criu = await this.#parts.findCriu();
-    // What restores it is for a moment neither the host's root nor the sandbox's; all of it lies in a home that is root's alone.
-    await mkdir(directory, { recursive: true, mode: 0o711 });
     const mark = new CheckpointMark(runDir);
     mark.set();
     try {
       const lent = await borrowDescriptors(launcher.program, this.pid);
       const startedMs = performance.now();
       try {
-        await cgroup.freeze();
-        try {
-          await this.#dump(criu, directory, mark);
+        await this.#atRest(async (patienceS) => {
+          if (!(await this.#dump(criu, directory, mark, patienceS))) return false;
           await frozen();
-        } finally {
-          await cgroup.thaw();
-        }
+          return true;
+        });
       } finally {
         await lent.giveBack();
       }
@@ -112,18 +113,44 @@ export class ContainerMachine implements Machine {
     }
   }
 
-  async #dump(criu: string, directory: string, mark: CheckpointMark): Promise<void> {
+  /** Freezes it, more than once where the moment was no good one. */
+  async #atRest(work: (patienceS: number) => Promise<boolean>): Promise<void> {
+    const { cgroup } = this.#parts;
+    for (const patienceS of patiencesS) {
+      await freezeBetweenStarts(cgroup);
+      try {
+        if (await work(patienceS)) return;
+      } finally {
+        await cgroup.thaw();
+      }
+    }
+    throw new CoppiceError('timeout', `CRIU did not get hold of every process of sandbox ${this.id}`, {
+      hint: 'The sandbox goes on. Try again; a process may be waiting for a disk that does not answer.',
+    });
+  }
+
+  async #dump(criu: string, directory: string, mark: CheckpointMark, patienceS: number): Promise<boolean> {
     const { pid } = this;
     const record: CheckpointRecord = {
       agent: this.#parts.agent(),
       mounts: mountsFromHost(pid),
       tcp: hasOutsideConnections(pid) ? 'close' : 'keep',
     };
+    // What an attempt before it has left would be taken for a part of this one.
+    await rm(directory, { recursive: true, force: true });
+    // What restores it is for a moment neither the host's root nor the sandbox's; all of it lies in a home that is root's alone.
+    await mkdir(directory, { recursive: true, mode: 0o711 });
     writeCheckpointRecord(directory, record);
-    const freezer = this.#parts.cgroup.freezerDirectory;
-    const onStarted = (criuPid: number) => mark.set(criuPid);
-    const workDir = this.#parts.runDir;
-    await dumpMemory(criu, { sandboxId: this.id, pid, directory, workDir, freezer, record, onStarted });
+    return dumpMemory(criu, {
+      sandboxId: this.id,
+      pid,
+      directory,
+      workDir: this.#parts.runDir,
+      freezer: this.#parts.cgroup.freezerDirectory,
+      record,
+      patienceS,
+      onStarted: (criuPid) => mark.set(criuPid),
+    });
   }
 
   async stop(graceMs: number): Promise<void> {

@@ -14,6 +14,8 @@ export interface DumpRequest {
   /** The cgroup that the sandbox stands still in, before and after. */
   readonly freezer: string;
   readonly record: CheckpointRecord;
+  /** How long it may take to get hold of every process. */
+  readonly patienceS: number;
   /** Told which process it is; to end it in the middle would harm the sandbox. */
   readonly onStarted: (pid: number) => void;
 }
@@ -32,20 +34,26 @@ export const sharedOptions = ({ tcp }: CheckpointRecord): string[] => [
   '--file-locks',
 ];
 
-/** Writes the memory of a sandbox that stands still. Whatever happens, it is left as it was. */
-export const dumpMemory = async (program: string, request: DumpRequest): Promise<void> => {
+/**
+ * Writes the memory of a sandbox that stands still. Whatever happens, the sandbox is left as it was. False where a process
+ * could not be got hold of in time, which at another moment it may.
+ */
+export const dumpMemory = async (program: string, request: DumpRequest): Promise<boolean> => {
   const { directory, record } = request;
   const args = [
     ...['dump', '--tree', String(request.pid), '--images-dir', directory],
-    ...['--work-dir', request.workDir, '--log-file', logName],
+    ...['--work-dir', request.workDir, '--log-file', logName, '--timeout', String(request.patienceS)],
     ...['--leave-running', '--freeze-cgroup', request.freezer, '--ghost-limit', deletedFileMax],
     ...sharedOptions(record),
     ...record.mounts.flatMap((place) => ['--external', `mnt[${place}]:${place}`]),
   ];
   const { code, said } = await run(program, args, request.onStarted);
   const log = join(request.workDir, logName);
-  if (code !== 0) throw dumpFailure(request.sandboxId, firstError(log) ?? said);
+  const reason = code === 0 ? undefined : (firstError(log) ?? said);
   rmSync(log, { force: true });
+  if (reason?.startsWith('Timeout reached')) return false;
+  if (reason !== undefined) throw dumpFailure(request.sandboxId, reason);
+  return true;
 };
 
 /** In a session of its own: an interrupt typed at the daemon's terminal must not end it. */
