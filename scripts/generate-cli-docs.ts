@@ -35,8 +35,10 @@ const nameOf = (command: Command): string =>
     ? command.name()
     : `${command.parent.name()} ${command.name()}`;
 
-const rows = program.commands.map(
-  (command) => `| [\`${command.name()}\`](#coppice-${command.name()}) | ${command.description()} |`,
+const row = (command: Command): string =>
+  `| [\`${command.name()}\`](#coppice-${command.name()}) | ${command.description()} |`;
+const tables = [...Map.groupBy(program.commands, (command) => command.helpGroup())].flatMap(
+  ([heading, group]) => [`${heading}`, '', '| command | what it does |', '|---|---|', ...group.map(row), ''],
 );
 const page = [
   '# The command line',
@@ -48,10 +50,7 @@ const page = [
   '`NO_COLOR` is set. `exec`, `run` and `shell` pass the exit code of the command on; every other failure has the exit',
   'code of its kind ([below](#errors)).',
   '',
-  '| command | what it does |',
-  '|---|---|',
-  ...rows,
-  '',
+  ...tables,
   ...program.commands.flatMap((command) => sectionOf(command, 2)),
   '## Errors',
   '',

@@ -21,6 +21,27 @@ describe('the daemon', () => {
     expect(again).toMatchObject({ already_running: true, pid: status.pid });
   });
 
+  test('up says when config.json has changed since it started, and not once it was started again', async () => {
+    const config = join(cli.home, 'config.json');
+    const before = await readFile(config, 'utf8');
+    expect(await cli.ok('up', '--detach')).not.toContain('config.json');
+    await writeFile(config, JSON.stringify({ ...JSON.parse(before), log_level: 'debug' }));
+    expect(await cli.ok('up', '--detach')).toContain('config.json has changed since it started');
+    expect(await cli.json('up', '--detach')).toMatchObject({ config_changed: true });
+    await cli.ok('down');
+    expect(await cli.ok('up', '--detach')).not.toContain('config.json');
+    await writeFile(config, before);
+  });
+
+  test('the help groups the commands under headings, each of them under one', async () => {
+    const help = await cli.ok('help');
+    const headings = help.split('\n').filter((line) => /^[A-Z].*:$/.test(line) && line !== 'Options:');
+    expect(headings.length).toBeGreaterThan(5);
+    expect(help).not.toContain('\nCommands:');
+    for (const name of ['up', 'create', 'exec', 'restore', 'export', 'net', 'images', 'mcp', 'workspace'])
+      expect(help.match(new RegExp(`^  ${name} `, 'gm'))).toHaveLength(1);
+  });
+
   test('sandboxes go on while it is down, and the next start finds them', async () => {
     const name = await cli.ok('create');
     const { id } = await cli.json<{ id: number }>('exec', '--detach', name, '--', 'sleep', '1000000');
@@ -368,6 +389,25 @@ describe('what is said', () => {
     expect(code).toBe(errorKinds.not_found.exitCode);
   });
 
+  test('what is not found is said with the command that lists what there is', async () => {
+    const lists = [
+      [['exec', 'nobody', 'true'], 'coppice ls'],
+      [['diff', 'dev', 'nobody'], 'coppice ls'],
+      [['restore', 'dev', 'never'], 'coppice snapshots'],
+      [['fork', 'dev', '--snapshot', 'never'], 'coppice snapshots'],
+      [['create', '--image', 'nothing'], 'coppice images'],
+      [['logs', 'dev', '4711'], 'coppice jobs'],
+      [['port', 'dev', '4711', '--remove'], 'coppice port'],
+      [['token', 'revoke', 'none'], 'coppice token ls'],
+      [['token', 'create', 'lost', '--sandbox', 'nobody'], 'coppice ls'],
+    ] as const;
+    for (const [argv, list] of lists) {
+      const { code, stderr } = await cli.run([...argv]);
+      expect({ argv, code }).toEqual({ argv, code: errorKinds.not_found.exitCode });
+      expect(stderr).toMatch(new RegExp(`^hint: .*\`${list}`, 'm'));
+    }
+  });
+
   test('help is a command too', async () => {
     expect(await cli.ok('help')).toBe(await cli.ok('--help'));
     expect(await cli.ok('help', 'images', 'build')).toBe(await cli.ok('images', 'build', '--help'));
@@ -423,6 +463,9 @@ describe('what is said', () => {
     expect(events.length).toBeGreaterThan(0);
     const images = await cli.json<{ name: string }[]>('images', 'ls');
     expect(images.map(({ name }) => name)).toContain('tiny');
+    const inspected = await cli.ok('images', 'inspect', 'tiny');
+    expect(inspected).toMatch(/^used by\s.*\bdev\b/m);
+    expect(inspected).not.toMatch(/\b(sb|sn)_/);
     expect((await cli.run(['images', 'rm', 'tiny'])).code).toBe(errorKinds.in_use.exitCode);
   });
 

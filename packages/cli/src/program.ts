@@ -22,7 +22,10 @@ export const buildProgram = async (cli: Cli, names = Object.keys(commands)): Pro
       outputError: () => undefined,
     });
   for (const name of names) {
-    if (isCommandName(name)) (await commands[name]()).define(program, cli);
+    if (!isCommandName(name)) continue;
+    const { heading, load } = commands[name];
+    (await load()).define(program, cli);
+    program.commands.at(-1)?.helpGroup(`${heading}:`);
   }
   program.hook('preAction', (_program, action) => {
     const options = action.optsWithGlobals<CommonOptions>();

@@ -18,6 +18,8 @@ export interface DaemonServerOptions {
   readonly daemon: Daemon;
   readonly home: Home;
   readonly config: Config;
+  /** Of the file that the configuration was read from. */
+  readonly configDigest: string;
   readonly log: Log;
 }
 
@@ -40,7 +42,13 @@ export class DaemonServer {
     this.#sockets = sockets;
   }
 
-  static async listen({ daemon, home, config, log }: DaemonServerOptions): Promise<DaemonServer> {
+  static async listen({
+    daemon,
+    home,
+    config,
+    configDigest,
+    log,
+  }: DaemonServerOptions): Promise<DaemonServer> {
     const { services } = daemon;
     const { requests_per_s: perSecond, burst } = config.limits;
     const rateLimiter = new RateLimiter({ perSecond, burst });
@@ -99,7 +107,7 @@ export class DaemonServer {
     });
     await chmod(home.socketFile, 0o600);
     const server = new DaemonServer(url, http, local, home, sockets);
-    await server.#announce();
+    await server.#announce(configDigest);
     return server;
   }
 
@@ -112,9 +120,15 @@ export class DaemonServer {
   }
 
   /** Whoever reads the file finds a daemon that listens. */
-  async #announce(): Promise<void> {
+  async #announce(configDigest: string): Promise<void> {
     const { daemonFile, socketFile } = this.#home;
-    const text = JSON.stringify({ pid: process.pid, url: this.url, socket: socketFile, version });
+    const text = JSON.stringify({
+      pid: process.pid,
+      url: this.url,
+      socket: socketFile,
+      version,
+      config_digest: configDigest,
+    });
     await writeFile(`${daemonFile}.new`, `${text}\n`, { mode: 0o600 });
     await rename(`${daemonFile}.new`, daemonFile);
   }

@@ -75,7 +75,7 @@ async function run(options: Options): Promise<void> {
   checkMachine();
   const home = Home.open(options.home);
   const lock = HomeLock.take(home.lockFile, home.directory);
-  const config = await readConfig(home.configFile);
+  const { config, digest } = await readConfig(home.configFile);
   const log = makeLog(home, config, options.foreground);
   if (options.purge) {
     await purge(home, config, log);
@@ -93,10 +93,12 @@ async function run(options: Options): Promise<void> {
     faults: faultsIn(process.env.COPPICE_FAULTS),
     restoreBackup: options.restoreBackup,
   });
-  const server = await DaemonServer.listen({ daemon, home, config, log }).catch(async (error: unknown) => {
-    await daemon.close();
-    throw error;
-  });
+  const server = await DaemonServer.listen({ daemon, home, config, configDigest: digest, log }).catch(
+    async (error: unknown) => {
+      await daemon.close();
+      throw error;
+    },
+  );
   log.info({ url: server.url, home: home.directory }, 'listening');
   const signal = await stopAsked.promise;
   log.info({ signal }, 'stopping; sandboxes go on');

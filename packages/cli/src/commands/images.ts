@@ -45,6 +45,17 @@ const importImage = async (cli: Cli, path: string, name: string): Promise<Image>
   });
 };
 
+/** What people call the sandboxes and snapshots with these ids. */
+const namesOf = async (cli: Cli, ids: readonly string[]): Promise<string[]> => {
+  if (ids.length === 0) return [];
+  const { signal } = cli;
+  const names = new Map<string, string>();
+  for (const { id, name } of await cli.coppice.sandboxes.list({ signal })) names.set(id, name);
+  for (const snapshot of await cli.coppice.snapshots.list({ signal }))
+    names.set(snapshot.id, `${snapshot.sandbox_name}:${snapshot.name}`);
+  return ids.map((id) => names.get(id) ?? id);
+};
+
 const made = (image: Image): string => `${image.name}  ${formatBytes(image.size_bytes)}  ${image.id}`;
 
 export const define: DefineCommand = (program, cli) => {
@@ -76,6 +87,7 @@ export const define: DefineCommand = (program, cli) => {
     .argument('<image>', 'name or id')
     .action(async (ref: string) => {
       const image = await cli.coppice.images.get(ref, { signal: cli.signal });
+      const users = cli.out.isJson ? [] : await namesOf(cli, image.used_by);
       cli.out.result(image, () =>
         facts([
           ['name', image.name],
@@ -84,7 +96,7 @@ export const define: DefineCommand = (program, cli) => {
           ['size', formatBytes(image.size_bytes)],
           ['digest', image.digest],
           ['made', image.created_at],
-          ['used by', image.used_by.join(', ') || 'nothing'],
+          ['used by', users.join(', ') || 'nothing'],
         ]),
       );
     });

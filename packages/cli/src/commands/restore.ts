@@ -1,11 +1,7 @@
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  verb(
-    program,
-    'restore',
-    'Make a sandbox what a snapshot holds; every snapshot survives, and what was there is one too',
-  )
+  verb(program, 'restore', 'Make a sandbox what a snapshot holds; what was there is kept, to undo it')
     .argument('<sandbox>', 'name or id')
     .argument('<snapshot>', 'name or id')
     .option('--discard', 'keep nothing of what is there now: this cannot be undone')

@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Cli } from '../cli.ts';
 import { daemonFailure } from '../daemon/daemon-failure.ts';
@@ -9,14 +12,34 @@ import { startDetached, untilAnswers } from '../daemon/start-daemon.ts';
 import { logLine } from '../ui/log-line.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
+/** As the daemon takes it: of no file at all it is that of nothing. */
+const digestOfConfig = (home: string): string => {
+  const hash = createHash('sha256');
+  const path = join(home, 'config.json');
+  return (existsSync(path) ? hash.update(readFileSync(path)) : hash).digest('hex');
+};
+
+const restartAdvice =
+  'config.json has changed since it started. To use it: coppice down && coppice up --detach (sandboxes go on)';
+
 const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
-  const { pid, url, socket, health } = running;
+  const { pid, url, socket, health, configDigest } = running;
+  const changed = configDigest !== null && configDigest !== digestOfConfig(cli.home);
   const other = cli.io.env.COPPICE_HOME === undefined && cli.home !== '/var/lib/coppice';
   cli.out.result(
-    { already_running: already, home: cli.home, pid, url, socket, version: health.version },
+    {
+      already_running: already,
+      home: cli.home,
+      pid,
+      url,
+      socket,
+      version: health.version,
+      config_changed: changed,
+    },
     () =>
       [
         `Coppice ${health.version} ${already ? 'runs already' : 'is up'}: ${url}  (process ${pid}, data in ${cli.home})`,
+        ...(changed ? [restartAdvice] : []),
         'Try next:',
         ...(other ? [`  export COPPICE_HOME=${cli.home}`] : []),
         '  coppice demo                      a few seconds of what it can do',

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { CoppiceError, driverNameSchema, idleActionSchema, refSchema } from '@coppice/protocol';
 import { z } from 'zod';
@@ -67,12 +68,22 @@ const configSchema = z.strictObject({
 });
 export type Config = z.output<typeof configSchema>;
 
-/** A missing file means all defaults; a file that cannot be understood is refused whole. */
-export async function readConfig(path: string): Promise<Config> {
+/**
+ * A missing file means all defaults; a file that cannot be understood is refused whole. The digest is of the text, empty
+ * where there is none: by it `coppice up` knows whether the file has changed since.
+ */
+export async function readConfig(path: string): Promise<{ config: Config; digest: string }> {
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return '{}';
+    if (error.code === 'ENOENT') return undefined;
     throw error;
   });
+  const digest = createHash('sha256')
+    .update(text ?? '')
+    .digest('hex');
+  return { config: parseConfig(path, text ?? '{}'), digest };
+}
+
+function parseConfig(path: string, text: string): Config {
   let json: unknown;
   try {
     json = JSON.parse(text);

@@ -43,21 +43,19 @@ export class JobService {
 
   async get(ref: string, id: number): Promise<Job> {
     const job = (await this.list(ref)).find((candidate) => candidate.id === id);
-    if (job === undefined) {
-      throw new CoppiceError('not_found', `sandbox ${ref} has no job ${id}`, {
-        hint: 'List its jobs with `coppice jobs`.',
-      });
-    }
+    if (job === undefined) throw noJob(ref, id);
     return job;
   }
 
   async readLog(ref: string, id: number, query: z.output<typeof jobLogQuery>): Promise<JobLogBody> {
     return withGuest(this.#guests, ref, async ({ guest }) => {
-      const log = await guest.readJob(id, {
-        cursor: query.cursor,
-        maxBytes: query.max_bytes,
-        waitMs: query.wait_ms,
-      });
+      const log = await guest
+        .readJob(id, {
+          cursor: query.cursor,
+          maxBytes: query.max_bytes,
+          waitMs: query.wait_ms,
+        })
+        .catch(named(ref, id));
       return {
         entries: log.chunks.map(({ stream, data }) => ({ stream, ...outputText(data) })),
         cursor: log.cursor,
@@ -69,6 +67,19 @@ export class JobService {
   }
 
   async signal(ref: string, id: number, signal: number): Promise<void> {
-    await withGuest(this.#guests, ref, ({ guest }) => guest.signalJob(id, signal));
+    await withGuest(this.#guests, ref, ({ guest }) => guest.signalJob(id, signal).catch(named(ref, id)));
   }
 }
+
+const noJob = (ref: string, id: number, cause?: unknown): CoppiceError =>
+  new CoppiceError('not_found', `sandbox ${ref} has no job ${id}`, {
+    hint: 'List its jobs with `coppice jobs`.',
+    cause,
+  });
+
+/** The agent knows neither what its sandbox is called nor how jobs are listed. */
+const named =
+  (ref: string, id: number) =>
+  (error: unknown): never => {
+    throw error instanceof CoppiceError && error.code === 'not_found' ? noJob(ref, id, error) : error;
+  };

@@ -171,7 +171,7 @@ export class RestoreService {
     const snapshot = this.#core.finder.snapshot(snapshotRef, record.id);
     if (snapshot.sandboxId === record.id || snapshot.id === record.parentSnapshotId) return snapshot;
     throw new CoppiceError('not_found', `sandbox ${record.name} has no snapshot ${snapshotRef}`, {
-      hint: 'A snapshot of another sandbox can be forked: `coppice fork`.',
+      hint: `List its own with \`coppice snapshots ${record.name}\`; one of another sandbox can be forked: \`coppice fork\`.`,
     });
   }
 }

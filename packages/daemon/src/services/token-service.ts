@@ -47,7 +47,9 @@ export class TokenService {
   async create(input: z.output<typeof createTokenSchema>): Promise<z.output<typeof createdTokenSchema>> {
     const [, sandboxId] = input.scope.split(':');
     if (sandboxId !== undefined && this.#state.sandboxes.byId(sandboxId) === undefined)
-      throw new CoppiceError('not_found', `there is no sandbox ${sandboxId} for a token to reach`);
+      throw new CoppiceError('not_found', `there is no sandbox ${sandboxId} for a token to reach`, {
+        hint: 'List them with `coppice ls`.',
+      });
     if (this.#state.tokens.all().some((token) => token.name === input.name))
       throw new CoppiceError('name_taken', `there is already a token named ${input.name}`);
     const lifetimeMs = input.expires_in_s === undefined ? null : input.expires_in_s * 1000;

@@ -42,7 +42,7 @@ export class TreeAccess {
     const record = finder.find(ref);
     if (record === undefined)
       throw new CoppiceError('not_found', `there is no snapshot or sandbox ${ref}`, {
-        hint: 'Name a snapshot by its id or as sandbox:name, or a sandbox by its id or name.',
+        hint: 'List them with `coppice ls` and `coppice snapshots`; name a snapshot by its id or as sandbox:name.',
       });
     const copyId = await this.copyNow(record.id);
     try {

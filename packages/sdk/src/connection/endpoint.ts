@@ -26,6 +26,8 @@ export interface DaemonRecord {
   readonly pid: number;
   readonly url: string;
   readonly socket: string | null;
+  /** Of config.json as the daemon read it; null from one that does not say. */
+  readonly configDigest: string | null;
 }
 
 export const defaultHome = '/var/lib/coppice';
@@ -48,8 +50,9 @@ const readText = (path: string): string | undefined => {
 
 const parseRecord = (path: string, text: string): DaemonRecord => {
   try {
-    const { pid, url, socket } = JSON.parse(text) as Partial<DaemonRecord>;
-    if (typeof pid === 'number' && typeof url === 'string') return { pid, url, socket: socket ?? null };
+    const record = JSON.parse(text) as Partial<DaemonRecord> & { readonly config_digest?: string };
+    const { pid, url, socket = null, config_digest: configDigest = null } = record;
+    if (typeof pid === 'number' && typeof url === 'string') return { pid, url, socket, configDigest };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
