@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { cleanError } from '../src/api/mcp/clean-error.ts';
@@ -50,6 +51,40 @@ describe('a known secret', () => {
     const shown = knowing(key).redact('-----BEGIN KEY-----\nsecond line: yX0jJzXQ0aB1cD2eF3gH');
     expect(shown).toBe('-----BEGIN KEY-----\nsecond line: ***');
     expect(knowing(key).redact(`a${key}b`)).not.toContain('MIIE');
+  });
+
+  describe('that is long, or one of many,', () => {
+    const random = (chars: number): string => randomBytes(chars).toString('base64').slice(0, chars);
+    const key = Array.from({ length: 2000 }, () => random(64)).join('\n');
+
+    test('is taken out as it is, in part, in JSON, in a URL and in base64', () => {
+      const secrets = knowing(key);
+      const part = key.slice(50_000, 50_100);
+      const encoded = Buffer.from(`x${key}`).toString('base64');
+      for (const text of [
+        `a ${key} b`,
+        `a ${part} b`,
+        JSON.stringify({ key }),
+        encodeURIComponent(key),
+        encoded,
+        encoded.replace(/.{76}/g, '$&\n'),
+      ]) {
+        const shown = secrets.redact(text);
+        for (let at = 3; at + 35 < text.length; at += text.length > 1000 ? 997 : 1)
+          expect(shown).not.toContain(text.slice(at, at + 32));
+      }
+      expect(secrets.redact('nothing of it')).toBe('nothing of it');
+    });
+
+    test('is taken out also when there are a thousand', () => {
+      const tokens = Array.from({ length: 1000 }, (_, i) => random(i % 2 === 0 ? 16 : 60));
+      const all = knowing(...tokens);
+      for (const token of [tokens[0]!, tokens[501]!, tokens[998]!]) {
+        expect(all.redact(`it is ${token}.`)).toBe('it is ***.');
+        const decoded = Buffer.from(all.redact(Buffer.from(token).toString('base64')), 'base64');
+        expect(decoded.toString('latin1')).not.toContain(token.slice(2, -2));
+      }
+    });
   });
 
   test('is taken out of every text of an answer', () => {

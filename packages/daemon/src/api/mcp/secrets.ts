@@ -1,3 +1,4 @@
+import { LongSecrets } from './long-secrets.ts';
 import { redact } from './redact.ts';
 
 const credentialName =
@@ -7,6 +8,12 @@ const placeName = /(askpass|_(file|path|dir|sock|socket|host|user|username|id))$
 /** Shorter ones are too likely to be a part of something else. */
 const shortestLength = 6;
 const shortestPart = 8;
+/** Longer ones, and lines of values that have more of them, are looked for in another way. */
+const longestLength = 256;
+const mostLines = 64;
+/** As many characters in all are looked for in base64 over several lines too. */
+const mostChars = 1024;
+const batchChars = 4096;
 
 /** The characters of base64 that stand for the value and nothing else, wherever it begins in what was encoded. */
 const base64Forms = (value: string): string[] =>
@@ -23,6 +30,8 @@ const urlForms = (value: string): string[] => {
   return [form, lower, form.replaceAll('%20', '+'), new URLSearchParams({ v: value }).toString().slice(2)];
 };
 
+const plainForms = (value: string): string[] => [JSON.stringify(value).slice(1, -1), ...urlForms(value)];
+
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 /** Programs break base64 into lines. */
 const brokenIntoLines = (form: string): string => [...form].map(escaped).join('\\r?\\n?');
@@ -34,14 +43,16 @@ const starsInBase64 = (text: string): string => {
 /** The credentials that a call knows of, and texts without them: as they are, for URLs, in JSON and in base64. */
 export class Secrets {
   readonly #values = new Set<string>();
-  #plain: RegExp | undefined;
-  #encoded: RegExp | undefined;
+  readonly #long = new LongSecrets();
+  #plain: RegExp[] | undefined;
+  #encoded: RegExp[] = [];
 
   add(value: string): void {
     const lines = value.split(/\r?\n/).filter((line) => line.length >= 16 && !line.startsWith('-----'));
-    for (const text of [value.trim(), ...lines]) if (text.length >= shortestLength) this.#values.add(text);
+    for (const text of [value.trim(), ...(lines.length > mostLines ? [] : lines)])
+      if (text.length > longestLength) this.#addLong(text);
+      else if (text.length >= shortestLength) this.#values.add(text);
     this.#plain = undefined;
-    this.#encoded = undefined;
   }
 
   /** Takes what the names call a credential, and passwords inside of URLs. */
@@ -55,16 +66,24 @@ export class Secrets {
     }
   }
 
+  #addLong(value: string): void {
+    const isWhole = value.length <= longestLength;
+    for (const form of [value, ...plainForms(value)]) this.#long.add(form, isWhole, () => '***');
+    for (const form of base64Forms(value)) this.#long.add(form, isWhole, starsInBase64);
+  }
+
   redact(text: string): string {
-    if (this.#values.size === 0) return text;
-    this.#compile();
-    const inner = text.replace(this.#plain!, '***').replace(this.#encoded!, starsInBase64);
+    if (this.#values.size > 0) this.#compile();
+    let inner = this.#long.isEmpty ? text : this.#long.redact(text);
+    if (this.#values.size === 0) return inner;
+    for (const pattern of this.#plain!) inner = inner.replace(pattern, '***');
+    for (const pattern of this.#encoded) inner = inner.replace(pattern, starsInBase64);
     return [...this.#values].reduce(withoutPartsAtEnds, inner);
   }
 
   /** The same value with every text in it redacted. */
   redactAll<T>(value: T): T {
-    return this.#values.size === 0 ? value : (this.#walk(value) as T);
+    return this.#values.size === 0 && this.#long.isEmpty ? value : (this.#walk(value) as T);
   }
 
   #walk(value: unknown): unknown {
@@ -76,14 +95,38 @@ export class Secrets {
 
   #compile(): void {
     if (this.#plain !== undefined) return;
+    this.#moveLong();
     const all = [...this.#values].sort((a, b) => b.length - a.length);
-    const plain = all.flatMap((value) => [value, JSON.stringify(value).slice(1, -1), ...urlForms(value)]);
-    this.#plain = new RegExp([...new Set(plain)].map(escaped).join('|'), 'g');
-    const encoded = [...new Set(all.flatMap(base64Forms))].map(brokenIntoLines);
-    // A value too short for any form of base64 matches nothing.
-    this.#encoded = new RegExp(encoded.join('|') || '(?!)', 'g');
+    this.#plain = inBatches(new Set(all.flatMap((value) => [value, ...plainForms(value)])), escaped);
+    this.#encoded = inBatches(new Set(all.flatMap(base64Forms)), brokenIntoLines);
+  }
+
+  /** Many values together are as much as one that is too long. */
+  #moveLong(): void {
+    let roomChars = mostChars;
+    for (const value of [...this.#values].sort((a, b) => a.length - b.length)) {
+      roomChars -= value.length;
+      if (roomChars >= 0 || value.length < LongSecrets.leastChars) continue;
+      this.#values.delete(value);
+      this.#addLong(value);
+    }
   }
 }
+
+/** Expressions for all of the forms, none of them larger than an engine takes. */
+const inBatches = (forms: ReadonlySet<string>, toSource: (form: string) => string): RegExp[] => {
+  const batches: string[][] = [];
+  let roomChars = 0;
+  for (const form of forms) {
+    if (roomChars < form.length) {
+      batches.push([]);
+      roomChars = batchChars;
+    }
+    batches.at(-1)!.push(toSource(form));
+    roomChars -= form.length;
+  }
+  return batches.map((sources) => new RegExp(sources.join('|'), 'g'));
+};
 
 /** What is cut into pieces may end with the beginning of a value, or begin with its end. */
 const withoutPartsAtEnds = (text: string, value: string): string => {
