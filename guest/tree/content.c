@@ -53,7 +53,8 @@ static const struct copy nowhere = {-1, false};
 
 /*
  * What is stored need not be in the page cache as well: the file that was read is there already, and filling the cache is
- * most of what a copy costs. Where the filesystem can do it, whole units go straight to the disk.
+ * most of what a copy costs. Where the filesystem can do it, whole pieces go straight to the disk; less than one at a time
+ * is better left to the kernel, which gathers what it writes.
  */
 static bool set_direct(int fd, bool on) {
   const int flags = fcntl(fd, F_GETFL);
@@ -62,9 +63,8 @@ static bool set_direct(int fd, bool on) {
 
 static void copy_piece(struct copy *to, const uint8_t *data, size_t len, uint64_t at, const char *path) {
   if (to->direct) {
-    const bool whole = len % DIRECT_UNIT == 0 && at % DIRECT_UNIT == 0;
-    if (whole && pwrite(to->fd, data, len, (off_t)at) == (ssize_t)len) return;
-    /* The end of a file, or a refusal: the ordinary way does it, or says why it cannot be done. */
+    if (len == PIECE && at % DIRECT_UNIT == 0 && pwrite(to->fd, data, len, (off_t)at) == (ssize_t)len) return;
+    /* Less than a piece, or a refusal: the ordinary way does it, or says why it cannot be done. */
     if (!set_direct(to->fd, false)) die_errno("write", path);
     to->direct = false;
   }
