@@ -23,12 +23,14 @@ export class Piece {
   }
 
   static copy(stream: number, bytes: Buffer): Piece {
-    const memory =
-      bytes.length < leastReusedBytes
-        ? Buffer.allocUnsafe(1 + bytes.length)
-        : (Piece.#free.pop() ?? Buffer.allocUnsafeSlow(1 + frameMaxPayload));
+    const memory = Piece.#memoryFor(bytes.length, bytes.length);
     bytes.copy(memory, 1);
     return new Piece(stream, memory, bytes.length);
+  }
+
+  static #memoryFor(bytes: number, smallestBytes: number): Buffer {
+    if (bytes < leastReusedBytes) return Buffer.allocUnsafe(1 + smallestBytes);
+    return Piece.#free.pop() ?? Buffer.allocUnsafeSlow(1 + frameMaxPayload);
   }
 
   /** More of the same stream, where it fits. Only before anybody has looked at the data. */
@@ -37,7 +39,7 @@ export class Piece {
     if (total > frameMaxPayload) return false;
     if (total >= this.#memory.length) {
       // Twice as much as is needed now, so that many small ones are not copied once for each of them.
-      const larger = Buffer.allocUnsafeSlow(1 + Math.min(frameMaxPayload, total * 2));
+      const larger = Piece.#memoryFor(total, total * 2);
       this.#memory.copy(larger, 1, 1, 1 + this.#bytes);
       this.#memory = larger;
     }
