@@ -393,6 +393,18 @@ describe('the client, against a hostile agent', () => {
     });
   });
 
+  it('a failure speaks of the sandbox alone, and not without end', async () => {
+    for (const code of ['unauthenticated', 'rate_limited', 'corrupt', 'nonsense']) {
+      const body = Buffer.concat([string(code), string(''), string('x'.repeat(60_000))]);
+      await serve(answering(frame(10, 1, body)), async (path) => {
+        const guest = await connectGuest(path);
+        const refused = (await guest.stat('/').catch((error: CoppiceError) => error)) as CoppiceError;
+        expect([refused.code, refused.message.length]).toEqual(['internal', 4096]);
+        guest.close();
+      });
+    }
+  });
+
   it('a failure has a hint of ours or none, whatever it calls itself', async () => {
     for (const errno of ['constructor', '__proto__', 'toString']) {
       const body = Buffer.concat([string('not_found'), string(errno), string('gone')]);

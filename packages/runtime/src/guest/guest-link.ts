@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import { CoppiceError, isErrorCode } from '@coppice/protocol';
+import { CoppiceError, type ErrorCode } from '@coppice/protocol';
 import { BodyReader } from './body-reader.ts';
 import { Channel, type ChannelLink } from './channel.ts';
 import { FrameDecoder } from './frame-decoder.ts';
@@ -39,6 +39,14 @@ const hints: Readonly<Record<string, string>> = {
   EAGAIN: 'End some processes of the sandbox, or raise its limit of processes.',
   EXDEV: 'Copy it and remove the original: the two places are on different filesystems.',
 };
+
+/** What a sandbox may say went wrong in it. About tokens and limits of the daemon it has nothing to say. */
+const guestCodes: ReadonlySet<string> = new Set<ErrorCode>([
+  ...(['invalid_argument', 'not_found', 'name_taken', 'forbidden', 'in_use', 'wrong_state'] as const),
+  ...(['conflict', 'unsafe', 'unsupported', 'too_large', 'no_space', 'limit_reached', 'timeout'] as const),
+  'unavailable',
+]);
+const messageMaxChars = 4096;
 
 /** The session with an agent over any byte stream: greets, multiplexes calls, closes everything on the first nonsense. */
 export class GuestLink implements ChannelLink {
@@ -232,10 +240,10 @@ export class GuestLink implements ChannelLink {
     const reader = new BodyReader(payload);
     const code = reader.string();
     const errno = reader.string();
-    const message = reader.string();
+    const message = reader.string().slice(0, messageMaxChars);
     reader.finish();
     const hint = Object.hasOwn(hints, errno) ? hints[errno] : undefined;
-    return new CoppiceError(isErrorCode(code) ? code : 'internal', message, {
+    return new CoppiceError(guestCodes.has(code) ? (code as ErrorCode) : 'internal', message, {
       ...(hint === undefined ? {} : { hint }),
       ...(errno === '' ? {} : { details: { errno } }),
     });
