@@ -1,8 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { get } from 'node:http';
-import type { Sandbox } from '@coppice/sdk';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { CoppiceError, type Sandbox } from '@coppice/sdk';
 import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { collect, streamOf } from './transfer/export-bytes.ts';
 
 const httpGet = (port: number): Promise<string> =>
   new Promise((resolve, reject) => {
@@ -42,6 +45,38 @@ class H(http.server.BaseHTTPRequestHandler):
   def log_message(self, *a): pass
 http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 `;
+
+/** Tries to reach a port of the host all the time, and says each time whether it did. */
+const knocker = `
+import socket, sys, time
+while True:
+  try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=0.2).close()
+    print("through", flush=True)
+  except OSError:
+    print("held", flush=True)
+  time.sleep(0.1)
+`;
+
+/** Is traced by its child for ever, so that nobody else can trace it. */
+const traced = `
+import ctypes, os, time
+parent = os.getpid()
+libc = ctypes.CDLL(None)
+libc.prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)
+if os.fork() == 0:
+  if libc.ptrace(0x4206, parent, 0, 0) == 0: open("/srv/traced", "w").close()
+  while True: time.sleep(60)
+while True: time.sleep(0.02)
+`;
+
+const memoryLimitOf = (id: string): number => {
+  const files = readdirSync('/sys/fs/cgroup', { recursive: true, encoding: 'utf8' }).filter((name) =>
+    /\/(memory\.max|memory\.limit_in_bytes)$/.test(name),
+  );
+  const file = files.find((name) => name.includes(`${id}/`));
+  return Number(readFileSync(join('/sys/fs/cgroup', file ?? id), 'utf8'));
+};
 
 describeWithMemory('memory in the branch', (driver) => {
   let daemon: RunningDaemon;
@@ -263,6 +298,89 @@ open("/srv/done", "w").close()
     const grown = await create({ name: 'grown', image: undefined, driver: undefined, from: checkpoint.id });
     expect(await grown.jobs.list()).toMatchObject([{ running: true }]);
     expect(await shell(grown, 'hostname')).toBe(grown.name);
+  });
+
+  it('gives a fork its own policy, limits, variables and token from its first instruction on', async () => {
+    const callers = new Set<string>();
+    const server = createServer((socket) => {
+      callers.add((socket.remoteAddress ?? '').replace('::ffff:', ''));
+      // Over at once on both sides: gVisor keeps no connection that leaves it.
+      socket.resetAndDestroy();
+    });
+    await new Promise<void>((resolve) => server.listen(0, resolve));
+    try {
+      const { port } = server.address() as AddressInfo;
+      const source = await create({ name: 'knocker', network: { allow_host_ports: [port] }, memory_mb: 512 });
+      const { address } = await source.inspect();
+      await source.files.write('/srv/knocker.py', knocker);
+      const gateway = address!.replace(/\.\d+\.\d+$/, '.0.1');
+      const job = await source.jobs.start(['python3', '/srv/knocker.py', gateway, String(port)]);
+      await eventually('it gets through', () => callers.has(address!));
+      let from = '';
+      await eventually('no connection is open', async () => {
+        const taken = await source.checkpoint().catch((error: CoppiceError) => error);
+        if (taken instanceof CoppiceError) expect(taken).toMatchObject({ code: 'unsupported' });
+        else from = taken.id;
+        return from !== '';
+      });
+      const grow = { image: undefined, from };
+      const shut = await create({
+        ...grow,
+        name: 'shut',
+        network: {},
+        env: { FLAVOUR: 'new' },
+        memory_mb: 300,
+      });
+      const last = async (sandbox: Sandbox) =>
+        (await sandbox.jobs.read(job.id, { cursor: 0, max_bytes: 4_000_000 })).entries
+          .map(({ text }) => text)
+          .join('')
+          .trim()
+          .split('\n');
+      await eventually('it has tried often in vain', async () => {
+        const lines = await last(shut);
+        return lines.length > 20 && lines.slice(-20).every((line) => line === 'held');
+      });
+      const open = await create({ ...grow, name: 'open' });
+      const others = new Set([(await open.inspect()).address, (await shut.inspect()).address]);
+      expect(others.has(address)).toBe(false);
+      await eventually('one that may gets through', async () => (await last(open)).at(-1) === 'through');
+      expect([...callers].sort()).toEqual([address, (await open.inspect()).address].sort());
+      expect(await shell(shut, 'echo $FLAVOUR')).toBe('new');
+      expect(memoryLimitOf(shut.id)).toBeLessThan(memoryLimitOf(source.id));
+      expect(shut.token).not.toBe(source.token);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+
+  it('says what CRIU cannot keep in its own words, and the source goes on', async ({ skip }) => {
+    skip(driver.name === 'gvisor', 'gVisor keeps all that runs in it');
+    const source = await create({ name: 'traced' });
+    await source.files.write('/srv/traced.py', traced);
+    const job = await source.jobs.start(['python3', '/srv/traced.py']);
+    await eventually('it is traced', async () => (await source.exec('test -e /srv/traced')).exit_code === 0);
+    await expect(source.checkpoint()).rejects.toMatchObject({
+      code: 'unsupported',
+      message: expect.stringMatching(/CRIU cannot keep the memory of sandbox sb_\w+: \S+/),
+    });
+    expect(await source.snapshots()).toEqual([]);
+    await expect(source.pause()).rejects.toMatchObject({ code: 'unsupported' });
+    expect((await source.inspect()).state).toBe('running');
+    expect((await source.jobs.get(job.id)).running).toBe(true);
+    expect(await shell(source, 'echo here')).toBe('here');
+  });
+
+  it('takes memory from elsewhere only where what restores it need not trust it', async () => {
+    const source = await create({ name: 'traveller' });
+    const { id } = await source.checkpoint({ name: 'packed' });
+    const { snapshots } = daemon.client;
+    const file = await collect(snapshots.export(id, { image: false }));
+    const imported = snapshots.import(streamOf(file));
+    if (driver.name === 'gvisor') expect(await imported).toMatchObject({ has_memory: true });
+    else await expect(imported).rejects.toThrow('would be root of this machine');
+    const taken = await snapshots.import(streamOf(file), { diskOnly: true, name: 'files' });
+    expect(taken).toMatchObject({ has_memory: false });
   });
 
   it('refuses a checkpoint of a stopped sandbox, and what was never taken or is gone', async () => {

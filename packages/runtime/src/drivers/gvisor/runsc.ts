@@ -52,6 +52,16 @@ export class Runsc {
         hint: 'Delete snapshots and sandboxes that are no longer needed, or give the home a larger disk.',
       });
     }
+    const connection = /cannot be saved in connected state: (local \S+, remote [^:\s]+:\d+)/.exec(
+      stderr,
+    )?.[1];
+    if (connection !== undefined) {
+      throw new CoppiceError(
+        'unsupported',
+        `sandbox ${id} holds a TCP connection that leaves it, which gVisor cannot keep: ${connection}`,
+        { hint: 'The sandbox goes on. Try again when the connection is closed.' },
+      );
+    }
     throw new CoppiceError('internal', `the memory of sandbox ${id} was not written: ${stderr.trim()}`);
   }
 
