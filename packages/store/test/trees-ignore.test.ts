@@ -5,8 +5,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PackReader } from '../src/trees/pack-reader.ts';
-import { TreeDifference } from '../src/trees/tree-difference.ts';
 import { SpawnedProgram } from '../src/trees/spawned-program.ts';
+import { TreeDifference } from '../src/trees/tree-difference.ts';
 import { parseTreeRoot } from '../src/trees/tree-root.ts';
 
 const run = promisify(execFile);
