@@ -67,7 +67,7 @@ export class DoctorService {
           severity: 'info',
           check: `driver ${name}`,
           message: `its sandboxes cannot be checkpointed with their memory: ${refusal}`,
-          fix: 'Create those whose memory matters with the driver gvisor.',
+          fix: 'Create those whose memory matters with the driver gvisor, or install CRIU 4 or later.',
         });
     }
     return { health, findings };
