@@ -57,7 +57,7 @@ export const confinedAgent = ({ dir, asInit = false, args }: Confinement): [stri
 ];
 
 /** The process id of an agent that was started by that command line. */
-export const pidOf = async (child: ChildProcess): Promise<number> => {
+const pidOf = async (child: ChildProcess): Promise<number> => {
   const info = await collect(child.stdio[3] as Readable);
   return (JSON.parse(info.toString()) as { 'child-pid': number })['child-pid'];
 };

@@ -22,7 +22,7 @@ export interface Replaced {
 }
 
 /** Checks it without running it. */
-export const checkPattern = (source: string): void => {
+const checkPattern = (source: string): void => {
   try {
     new RegExp(source);
   } catch (cause) {
