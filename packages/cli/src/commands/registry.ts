@@ -3,7 +3,7 @@ import type { DefineCommand } from '../verb.ts';
 type Load = () => Promise<{ readonly define: DefineCommand }>;
 
 /** Every command with the module that defines it: a call loads only its own. In the order of the help, under its headings. */
-export const commandGroups = {
+const commandGroups = {
   'The daemon': {
     up: () => import('./up.ts'),
     down: () => import('./down.ts'),
