@@ -14,7 +14,7 @@ is_present() { :; }
 
 install() {
   local root=$PWD/$place work=$PWD/$place.new uri loader package
-  rm -rf "$root" "$work"
+  rm -rf "$work"
   uri=$(mirror_of "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")")
   [[ -n $uri ]] || { echo "no Debian source is configured here that CRIU 4 could come from"; return 1; }
   mkdir -p "$work"/{lists/partial,archives/partial,files}
@@ -26,8 +26,11 @@ install() {
   loader=$(find "$work/files" -name 'ld-linux*.so.*' | head -n 1)
   write_starter "$work" "${loader#"$work"/}"
   rm -rf "$work"/{lists,archives,status,sources.list}
+  "$work/criu" --version
+  "$work/criu" check
+  # Only now: tests of another run may be using the one that is there.
+  rm -rf "$root"
   mv "$work" "$root"
-  "$root/criu" --version && "$root/criu" check
 }
 
 # With lists, keys and a state of its own: what the machine has installed is not looked at and not changed.

@@ -158,11 +158,7 @@ describeWithMemory('memory in the branch', (driver) => {
 
   it('keeps shells with their variables, transactions, and trees of processes, and restores the source to them', async () => {
     const source = await create({ name: 'state' });
-    // CRIU keeps no terminal through /dev/tty, which a shell that prompts holds open; this one only reads.
-    const shellThatReads = ['/bin/sh', '-c', 'while read -r line; do eval "$line"; done'];
-    const terminal = await source.terminals.open({
-      command: driver.name === 'gvisor' ? ['/bin/sh'] : shellThatReads,
-    });
+    const terminal = await source.terminals.open({ command: ['/bin/bash'] });
     const session = await source.terminals.attach(terminal.id);
     await session.write('FLAVOUR=vanilla; echo ready-$FLAVOUR > /tmp/ready\n');
     await eventually('the shell has its variable', async () =>

@@ -132,6 +132,28 @@ describeWithMemory('memory', (driver) => {
     expect(await source.checkpoint()).toMatchObject({ has_memory: true });
   });
 
+  test('a watch of files goes on through a checkpoint, and a fork is made of one', async () => {
+    await using source = await daemon.client.sandboxes.create();
+    const stop = new AbortController();
+    const seen: string[] = [];
+    const watching = (async () => {
+      for await (const { path } of source.files.watch('/root', { signal: stop.signal })) seen.push(path);
+    })().catch(() => {});
+    const sees = (name: string) =>
+      eventually(`${name} is seen`, async () => {
+        await run(source, `touch /root/${name}`);
+        return seen.includes(`/root/${name}`);
+      });
+    await sees('before');
+    const { id } = await source.checkpoint();
+    await sees('after');
+    const [fork] = (await daemon.client.snapshots.fork(id)).sandboxes;
+    expect(await run(fork!, 'ls /root')).toBe('before');
+    await fork!.destroy();
+    stop.abort();
+    await watching;
+  });
+
   test('a restore to a checkpoint brings the processes back to where they were', async () => {
     await using source = await daemon.client.sandboxes.create();
     await run(source, 'echo then > /root/file');

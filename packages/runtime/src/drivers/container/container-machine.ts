@@ -15,6 +15,7 @@ import type { Launcher } from './launcher.ts';
 import { borrowDescriptors } from './lent-descriptors.ts';
 import { hasOutsideConnections } from './outside-connections.ts';
 import { namePagesByProcess } from './page-names.ts';
+import { watchedPlaces } from './watched-places.ts';
 
 /** What the agent may take beyond the grace that it was given. */
 const agentSlackMs = 2000;
@@ -131,6 +132,7 @@ export class ContainerMachine implements Machine {
 
   async #dump(criu: string, directory: string, mark: CheckpointMark, patienceS: number): Promise<boolean> {
     const { pid } = this;
+    const freezer = this.#parts.cgroup.freezerDirectory;
     const record: CheckpointRecord = {
       agent: this.#parts.agent(),
       mounts: mountsFromHost(pid),
@@ -146,8 +148,9 @@ export class ContainerMachine implements Machine {
       pid,
       directory,
       workDir: this.#parts.runDir,
-      freezer: this.#parts.cgroup.freezerDirectory,
+      freezer,
       record,
+      watched: watchedPlaces(pid, freezer),
       patienceS,
       onStarted: (criuPid) => mark.set(criuPid),
     });

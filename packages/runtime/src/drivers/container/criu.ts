@@ -14,6 +14,8 @@ export interface DumpRequest {
   /** The cgroup that the sandbox stands still in, before and after. */
   readonly freezer: string;
   readonly record: CheckpointRecord;
+  /** Where to look for files that are watched. */
+  readonly watched: readonly string[];
   /** How long it may take to get hold of every process. */
   readonly patienceS: number;
   /** Told which process it is; to end it in the middle would harm the sandbox. */
@@ -45,6 +47,7 @@ export const dumpMemory = async (program: string, request: DumpRequest): Promise
     ...['--work-dir', request.workDir, '--log-file', logName, '--timeout', String(request.patienceS)],
     ...['--leave-running', '--freeze-cgroup', request.freezer, '--ghost-limit', deletedFileMax],
     ...sharedOptions(record),
+    ...request.watched.flatMap((place) => ['--irmap-scan-path', place]),
     ...record.mounts.flatMap((place) => ['--external', `mnt[${place}]:${place}`]),
   ];
   const { code, said } = await run(program, args, request.onStarted);
