@@ -33,12 +33,5 @@ export const errorOfErrno = (errno: string, doing: string): CoppiceError => {
   });
 };
 
-/** The same for an error of Node's own calls, which have no name for a used-up quota. */
-export const errorOfNode = (error: unknown, doing: string): unknown => {
-  const { code, errno } = error as NodeJS.ErrnoException;
-  if (error instanceof CoppiceError || typeof code !== 'string') return error;
-  return errorOfErrno(errno === -122 ? 'EDQUOT' : code, doing);
-};
-
 export const hasErrno = (error: unknown, ...errnos: string[]): boolean =>
   error instanceof CoppiceError && errnos.includes(String(error.details?.errno));
