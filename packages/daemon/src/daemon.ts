@@ -115,6 +115,7 @@ export class Daemon {
         home: home.directory,
         homeKey: home.key,
         programs,
+        agentsDir: join(pool.directory, 'agents'),
         ...(config.criu === null ? {} : { criuProgram: config.criu }),
       }),
       gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),

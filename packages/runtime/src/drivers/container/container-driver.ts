@@ -37,6 +37,11 @@ export interface ContainerDriverOptions {
   readonly programs: { readonly launch: string; readonly agent: string };
   readonly bubblewrap?: string;
   readonly standbys?: number;
+  /**
+   * Where agents are kept; default: `agents` in the home. Sandboxes see its path from the root of its filesystem, so one that is the
+   * home's own tells them nothing of the host.
+   */
+  readonly agentsDir?: string;
   /** Keeps memory; default: the one this machine has. */
   readonly criuProgram?: string;
 }
@@ -52,7 +57,7 @@ export class ContainerDriver implements Driver {
   readonly takesForeignMemory = false;
   readonly needsNetns = false;
   readonly #runRoot: string;
-  readonly #options: Required<Omit<ContainerDriverOptions, 'criuProgram'>>;
+  readonly #options: Required<Omit<ContainerDriverOptions, 'criuProgram' | 'agentsDir'>>;
   readonly #criuProgram: string | undefined;
   readonly #agents: AgentStore;
   readonly #cgroups: HomeCgroups;
@@ -70,7 +75,7 @@ export class ContainerDriver implements Driver {
     this.#runRoot = join(options.home, 'run');
     this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
     this.#slots = new IdSlots(options.homeKey);
-    this.#agents = new AgentStore(join(options.home, 'agents'), options.programs.agent);
+    this.#agents = new AgentStore(options.agentsDir ?? join(options.home, 'agents'), options.programs.agent);
     const v1Parents = this.#cgroups.v1Parents;
     this.#launcher = new Launcher({
       program: options.programs.launch,
