@@ -23,6 +23,12 @@ describeWithMemory('a daemon that is killed in the middle of work on memory', (d
   });
   afterAll(() => daemon[Symbol.asyncDispose]());
 
+  /** The records of the daemon are the same for every driver: the other one dies where it has a part in it. */
+  const points = <Point extends KillPoint>(...all: Point[]): Point[] =>
+    driver.name === 'gvisor'
+      ? all
+      : all.filter((point) => /memory|machine|disk-taken|checkpointed/.test(point));
+
   async function reached(sandbox: Sandbox): Promise<number> {
     const found = (await sandbox.jobs.list()).find(({ id }) => id === job);
     return found?.running ? found.log_bytes : -1;
@@ -92,29 +98,23 @@ describeWithMemory('a daemon that is killed in the middle of work on memory', (d
     await nothingUnknown();
   }
 
-  test.each([
-    'snapshot.recorded',
-    'checkpoint.memory-written',
-    'checkpoint.disk-taken',
-    'snapshot.committed',
-  ] as const)(
-    'at %s of a checkpoint lets the source go on, with a whole checkpoint or none',
-    async (point) => {
-      const before = await reached(subject);
-      await dieAt(point, () => subject.checkpoint({ name: 'taken' }));
-      expect((await subject.inspect()).state).toBe('running');
-      await countsOn(subject, before);
-      const taken = (await subject.snapshots()).find(({ name }) => name === 'taken');
-      expect(taken !== undefined).toBe(point === 'snapshot.committed');
-      if (taken === undefined) return;
-      const [twig] = (await daemon.client.snapshots.fork(taken.id, { name: 'of-taken' })).sandboxes;
-      await countsOn(twig!, before);
-      await twig!.destroy();
-      await daemon.client.snapshots.delete(taken.id);
-    },
-  );
+  test.each(
+    points('snapshot.recorded', 'checkpoint.memory-written', 'checkpoint.disk-taken', 'snapshot.committed'),
+  )('at %s of a checkpoint lets the source go on, with a whole checkpoint or none', async (point) => {
+    const before = await reached(subject);
+    await dieAt(point, () => subject.checkpoint({ name: 'taken' }));
+    expect((await subject.inspect()).state).toBe('running');
+    await countsOn(subject, before);
+    const taken = (await subject.snapshots()).find(({ name }) => name === 'taken');
+    expect(taken !== undefined).toBe(point === 'snapshot.committed');
+    if (taken === undefined) return;
+    const [twig] = (await daemon.client.snapshots.fork(taken.id, { name: 'of-taken' })).sandboxes;
+    await countsOn(twig!, before);
+    await twig!.destroy();
+    await daemon.client.snapshots.delete(taken.id);
+  });
 
-  test.each(['create.machine-started', 'create.network-applied', 'create.committed'] as const)(
+  test.each(points('create.machine-started', 'create.network-applied', 'create.committed'))(
     'at %s of a fork with memory leaves the source as it was, and a whole fork or none',
     async (point) => {
       const before = await reached(subject);
@@ -130,7 +130,7 @@ describeWithMemory('a daemon that is killed in the middle of work on memory', (d
     },
   );
 
-  test.each(['restore.machine-stopped', 'restore.disk-replaced', 'restore.machine-started'] as const)(
+  test.each(points('restore.machine-stopped', 'restore.disk-replaced', 'restore.machine-started'))(
     'at %s of a restore brings back files and memory of the one instant',
     async (point) => {
       await subject.files.write('/root/file', 'new');
@@ -142,16 +142,18 @@ describeWithMemory('a daemon that is killed in the middle of work on memory', (d
     },
   );
 
-  test.each([
-    'pause.recorded',
-    'pause.memory-written',
-    'pause.checkpointed',
-    'pause.machine-stopped',
-    'pause.committed',
-    'resume.recorded',
-    'resume.machine-started',
-    'resume.committed',
-  ] as const)('at %s leaves it paused or running, and it counts on from where it was', async (point) => {
+  test.each(
+    points(
+      'pause.recorded',
+      'pause.memory-written',
+      'pause.checkpointed',
+      'pause.machine-stopped',
+      'pause.committed',
+      'resume.recorded',
+      'resume.machine-started',
+      'resume.committed',
+    ),
+  )('at %s leaves it paused or running, and it counts on from where it was', async (point) => {
     const before = await reached(subject);
     if (point.startsWith('resume')) await subject.pause();
     await dieAt(point, () => (point.startsWith('resume') ? subject.resume() : subject.pause()));
