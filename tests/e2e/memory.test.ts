@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
-import { join } from 'node:path';
 import { CoppiceError, type Sandbox } from '@coppice/sdk';
 import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -69,14 +68,6 @@ if os.fork() == 0:
   while True: time.sleep(60)
 while True: time.sleep(0.02)
 `;
-
-const memoryLimitOf = (id: string): number => {
-  const files = readdirSync('/sys/fs/cgroup', { recursive: true, encoding: 'utf8' }).filter((name) =>
-    /\/(memory\.max|memory\.limit_in_bytes)$/.test(name),
-  );
-  const file = files.find((name) => name.includes(`${id}/`));
-  return Number(readFileSync(join('/sys/fs/cgroup', file ?? id), 'utf8'));
-};
 
 describeWithMemory('memory in the branch', (driver) => {
   let daemon: RunningDaemon;
@@ -343,7 +334,8 @@ open("/srv/done", "w").close()
       await eventually('one that may gets through', async () => (await last(open)).at(-1) === 'through');
       expect([...callers].sort()).toEqual([address, (await open.inspect()).address].sort());
       expect(await shell(shut, 'echo $FLAVOUR')).toBe('new');
-      expect(memoryLimitOf(shut.id)).toBeLessThan(memoryLimitOf(source.id));
+      const { traces } = daemon;
+      expect(traces.memoryLimitBytes(shut.id)).toBeLessThan(traces.memoryLimitBytes(source.id));
       expect(shut.token).not.toBe(source.token);
     } finally {
       await new Promise((resolve) => server.close(resolve));
@@ -365,6 +357,14 @@ open("/srv/done", "w").close()
     expect((await source.inspect()).state).toBe('running');
     expect((await source.jobs.get(job.id)).running).toBe(true);
     expect(await shell(source, 'echo here')).toBe('here');
+  });
+
+  it('lends what is the host’s to nobody inside', async ({ skip }) => {
+    skip(driver.name === 'gvisor', 'its agent has nothing of the host');
+    const sandbox = await create({ name: 'usurper' });
+    await sandbox.files.write('/srv/usurper.py', usurper);
+    expect(await shell(sandbox, 'python3 /srv/usurper.py')).toBe('refused\nrefused\nrefused');
+    expect(await shell(sandbox, 'echo here')).toBe('here');
   });
 
   it('takes memory from elsewhere only where what restores it need not trust it', async () => {

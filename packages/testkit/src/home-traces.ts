@@ -57,6 +57,16 @@ export class HomeTraces {
     return [...found].sort();
   }
 
+  /** What the kernel lets a sandbox have. */
+  memoryLimitBytes(id: string): number {
+    const files = this.#cgroups().flatMap((directory) =>
+      ['memory.max', 'memory.limit_in_bytes'].map((name) => join(directory, id, name)),
+    );
+    const file = files.find((path) => existsSync(path));
+    if (file === undefined) throw new Error(`${id} has no cgroup that limits its memory`);
+    return Number(readFileSync(file, 'utf8'));
+  }
+
   runDirectories(): string[] {
     return namesIn(join(this.#home, 'run')).filter(isId).sort();
   }
