@@ -69,6 +69,18 @@ if os.fork() == 0:
 while True: time.sleep(0.02)
 `;
 
+/** Gives each order of the agent's control socket from inside, and says whether it was heard. */
+const usurper = `
+import socket
+for order in (b"l", b"n", b"r"):
+  peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+  peer.connect(b"\\0coppice-agent")
+  try:
+    socket.send_fds(peer, [order], [socket.socket().fileno()])
+    print("heard" if socket.recv_fds(peer, 16, 16)[1] else "refused")
+  except OSError: print("refused")
+`;
+
 describeWithMemory('memory in the branch', (driver) => {
   let daemon: RunningDaemon;
   const made: Sandbox[] = [];
