@@ -27,7 +27,7 @@ export interface GuestLinkOptions {
   readonly unaligned?: boolean;
 }
 
-const defaultWindowBytes = 2 << 20;
+const defaultWindowBytes = 1 << 20;
 const resultMaxBytes = 64 << 20;
 const sendWindowMaxBytes = 16 << 20;
 /** What may cross the end of a call that was given up, besides its data: its answer, its end, a few credits. */

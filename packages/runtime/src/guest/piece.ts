@@ -2,7 +2,8 @@ import { frameMaxPayload } from './wire.ts';
 
 /** Smaller pieces get memory of their own size: kept for long, they must not hold on to four times as much. */
 const leastReusedBytes = frameMaxPayload / 4;
-const mostFree = 32;
+/** As many as a reader may be behind: what is given up here is garbage, and made anew a moment later. */
+const mostFree = 128;
 
 /**
  * Bytes of a call as they came, copied out of the link's buffer. Whoever is done with them may release them: gigabytes of output

@@ -4,7 +4,7 @@ import type { Connection } from './connection.ts';
 import { errorFromConnection, errorFromProblem } from './problem.ts';
 import { ReadMemory } from './read-memory.ts';
 
-const highWaterBytes = 4 * 1024 * 1024;
+const highWaterBytes = 1024 * 1024;
 const maxMessageBytes = 64 * 1024 * 1024;
 const normalClosure = 1000;
 /** Smaller ones are copied: kept for long, they must not hold on to what they came with. */
