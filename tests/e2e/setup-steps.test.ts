@@ -47,6 +47,13 @@ const setUp = (level = 'all'): Promise<Outcome> =>
     );
   });
 
+/** What decides at each start whether the steps are looked at. */
+const isCurrent = (): Promise<boolean> =>
+  new Promise((resolve) => {
+    const script = 'coppice_root=$0; source "$0/scripts/lib/ensure-setup.sh"; _setup_is_current all';
+    execFile('bash', ['-c', script, checkout], (error) => resolve(error === null));
+  });
+
 const ran = (): string[] =>
   existsSync(join(checkout, 'ran')) ? readFileSync(join(checkout, 'ran'), 'utf8').trim().split('\n') : [];
 
@@ -67,6 +74,20 @@ describe('set-up', () => {
     await setUp();
     expect(await setUp()).toEqual({ code: 0, stdout: '', stderr: '' });
     expect(ran()).toEqual(['10-first']);
+  });
+
+  test('is current at the very next start, although a step has built among the sources', async () => {
+    for (const directory of ['guest/agent', 'packages/cli/src', '.tools/node/bin', 'dist'])
+      mkdirSync(join(checkout, directory), { recursive: true });
+    for (const file of ['package.json', 'package-lock.json', '.npmrc', '.node-version', 'scripts/build.ts'])
+      write(file, '');
+    for (const file of ['packages/cli/package.json', 'dist/coppice.mjs']) write(file, '');
+    writeFileSync(join(checkout, '.tools/node/bin/node'), '', { mode: 0o755 });
+    step('10-first', 'sleep 0.1; mkdir -p guest/build; touch guest/build/program');
+    await setUp();
+    expect(await isCurrent()).toBe(true);
+    write('guest/agent/main.c', 'edited');
+    expect(await isCurrent()).toBe(false);
   });
 
   test('runs a step again when what it depends on changed', async () => {
