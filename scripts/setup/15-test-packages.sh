@@ -13,6 +13,7 @@ needs=(
   python3:python3       # programs inside sandboxes
   git:git
   jq:jq                 # the shell loops of the workspace guide
+  openssl:openssl       # a certificate for a daemon behind TLS
 )
 
 inputs() { :; }

@@ -45,3 +45,9 @@ test('a record that cannot be read is named, and so is a URL that is none', asyn
     expect.objectContaining({ code: 'invalid_argument' }),
   );
 });
+
+test('a token that would begin another header is refused', () => {
+  expect(() => findEndpoint({ socket: '/s', token: 'a\r\nx: y' }, {})).toThrow(
+    'characters that no token has',
+  );
+});

@@ -1,8 +1,11 @@
-import http, { type IncomingMessage, type RequestOptions } from 'node:http';
+import type http from 'node:http';
+import type { IncomingMessage, RequestOptions } from 'node:http';
 import type https from 'node:https';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { Endpoint } from './endpoint.ts';
+import type { WholeAnswer } from './answer-parser.ts';
+import { DocumentCalls } from './document-calls.ts';
+import { type Endpoint, pathPrefix } from './endpoint.ts';
 import { errorFromConnection, errorFromProblem } from './problem.ts';
 
 export interface HttpCall {
@@ -23,6 +26,7 @@ const maxFreeSockets = 64;
 export class Connection {
   readonly #find: () => Endpoint;
   #endpoint: Endpoint | undefined;
+  #documents: DocumentCalls | undefined;
   #agent: http.Agent | undefined;
 
   constructor(find: () => Endpoint) {
@@ -41,12 +45,15 @@ export class Connection {
   }
 
   async text(call: HttpCall): Promise<string> {
-    const response = await this.open(call);
-    try {
-      return await readAll(response);
-    } catch (error) {
-      throw errorFromConnection(error as Error, this.where, `${call.method} ${call.path}`);
+    if (call.upload !== undefined) {
+      const response = await this.open(call);
+      return readAll(response).catch((error: Error) => {
+        throw this.#failure(error, call);
+      });
     }
+    const { status, text } = await this.#document(call);
+    if (isSuccess(status)) return text;
+    throw errorFromProblem(status, text, asked(call));
   }
 
   /** The bytes of the answer as they come. */
@@ -55,7 +62,7 @@ export class Connection {
     try {
       for await (const chunk of response) yield chunk as Buffer;
     } catch (error) {
-      throw errorFromConnection(error as Error, this.where, `${call.method} ${call.path}`);
+      throw this.#failure(error as Error, call);
     } finally {
       response.destroy();
     }
@@ -65,11 +72,13 @@ export class Connection {
   async open(call: HttpCall): Promise<IncomingMessage> {
     const response = await this.#send(call);
     const status = response.statusCode ?? 0;
-    if (status >= 200 && status < 300) return response;
-    throw errorFromProblem(status, await readAll(response), `${call.method} ${call.path}`);
+    if (isSuccess(status)) return response;
+    throw errorFromProblem(status, await readAll(response), asked(call));
   }
 
   close(): void {
+    this.#documents?.close();
+    this.#documents = undefined;
     this.#agent?.destroy();
     this.#agent = undefined;
   }
@@ -80,28 +89,41 @@ export class Connection {
     return socketPath ?? url.origin;
   }
 
+  async #document(call: HttpCall): Promise<WholeAnswer> {
+    this.#documents ??= new DocumentCalls(this.endpoint);
+    try {
+      return await this.#documents.call(call);
+    } catch (error) {
+      throw this.#failure(error as Error, call);
+    }
+  }
+
+  #failure(error: NodeJS.ErrnoException, call: HttpCall): Error {
+    const failure = errorFromConnection(error, this.where, asked(call));
+    if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') this.#forget();
+    return failure;
+  }
+
   /** The daemon may come back elsewhere. */
-  forget(): void {
+  #forget(): void {
     this.#endpoint = undefined;
     this.close();
   }
 
   #send(call: HttpCall): Promise<IncomingMessage> {
-    const asked = `${call.method} ${call.path}`;
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
     const { endpoint } = this;
-    const module = endpoint.url.protocol === 'https:' ? secureHttp() : http;
+    const module = streamingHttp(endpoint);
     this.#agent ??= new module.Agent({ keepAlive: true, maxFreeSockets, scheduling: 'lifo' });
     const request = module.request(this.#options(endpoint, call, this.#agent));
     let sourceError: Error | undefined;
     request.once('response', resolve);
     request.once('error', (error: NodeJS.ErrnoException) => {
-      const failure = sourceError ?? errorFromConnection(error, this.where, asked);
-      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') this.forget();
       // A connection that the daemon closed while it lay idle; only calls that may be repeated are.
       const stale = request.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
-      if (stale && call.method === 'GET') this.#send(call).then(resolve, reject);
-      else reject(failure);
+      if (sourceError !== undefined) reject(sourceError);
+      else if (stale && call.method === 'GET') this.#send(call).then(resolve, reject);
+      else reject(this.#failure(error, call));
     });
     if (call.upload === undefined) {
       // Headers and body leave in one write.
@@ -116,7 +138,8 @@ export class Connection {
     return promise;
   }
 
-  #options({ url, socketPath, token }: Endpoint, call: HttpCall, agent: http.Agent): RequestOptions {
+  #options(endpoint: Endpoint, call: HttpCall, agent: http.Agent): RequestOptions {
+    const { url, socketPath, token } = endpoint;
     const headers: Record<string, string | number> = { ...call.headers };
     if (token !== undefined) headers.authorization = `Bearer ${token}`;
     if (call.body !== undefined) {
@@ -126,11 +149,10 @@ export class Connection {
       headers['content-type'] = 'application/octet-stream';
       if (call.uploadBytes !== undefined) headers['content-length'] = call.uploadBytes;
     }
-    const prefix = url.pathname === '/' ? '' : url.pathname.replace(/\/$/, '');
     return {
       agent,
       method: call.method,
-      path: prefix + call.path,
+      path: pathPrefix(endpoint) + call.path,
       headers,
       ...(socketPath === undefined
         ? { host: url.hostname, port: url.port }
@@ -140,16 +162,20 @@ export class Connection {
   }
 }
 
-const secureHttp = (): typeof https => process.getBuiltinModule('node:https');
+const asked = ({ method, path }: HttpCall): string => `${method} ${path}`;
+
+const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+
+/** Loaded when it is used: most programs, and most commands, only make calls that are documents. */
+const streamingHttp = ({ url }: Endpoint): typeof http | typeof https =>
+  process.getBuiltinModule(url.protocol === 'https:' ? 'node:https' : 'node:http') as typeof http;
 
 /** By events: to iterate a stream costs a tenth of a short call. */
 const readAll = (response: IncomingMessage): Promise<string> => {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const chunks: Buffer[] = [];
   response.on('data', (chunk: Buffer) => chunks.push(chunk));
-  response.once('end', () =>
-    resolve(chunks.length === 1 ? chunks[0]!.toString() : Buffer.concat(chunks).toString()),
-  );
+  response.once('end', () => resolve(Buffer.concat(chunks).toString()));
   response.once('error', reject);
   response.once('close', () => reject(new Error('the answer was cut short')));
   return promise;

@@ -10,6 +10,19 @@ export interface Endpoint {
   readonly token: string | undefined;
 }
 
+/** How a socket takes it. In a URL an address of IPv6 stands in brackets, and the usual port not at all. */
+export const placeOf = ({ url, socketPath }: Endpoint): { path: string } | { host: string; port: number } => {
+  if (socketPath !== undefined) return { path: socketPath };
+  const usualPort = url.protocol === 'https:' ? 443 : 80;
+  return {
+    host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: url.port === '' ? usualPort : Number(url.port),
+  };
+};
+
+/** What stands before the path of every call. */
+export const pathPrefix = ({ url }: Endpoint): string => url.pathname.replace(/\/$/, '');
+
 export interface EndpointOptions {
   /** Such as http://127.0.0.1:7310. Default: COPPICE_URL, then what the daemon of `home` says. */
   readonly url?: string;
@@ -78,14 +91,23 @@ const parseUrl = (text: string): URL => {
   return url;
 };
 
+/** It becomes part of the head of every call, where a line break would begin another header. */
+const checkToken = (token: string | undefined): string | undefined => {
+  if (token === undefined || /^[\x21-\x7e]*$/.test(token)) return token;
+  throw new CoppiceError('invalid_argument', 'the token holds characters that no token has', {
+    hint: 'Look at COPPICE_TOKEN, or at the file that the token was read from.',
+  });
+};
+
 /** Finds the daemon: what was given, then the environment, then the home's own records. */
 export const findEndpoint = (options: EndpointOptions, env: NodeJS.ProcessEnv): Endpoint => {
   const home = options.home ?? (env.COPPICE_HOME || defaultHome);
   const givenUrl =
     options.url ?? (options.home === undefined && options.socket === undefined ? env.COPPICE_URL : undefined);
-  const token =
+  const token = checkToken(
     options.token ??
-    ((options.home === undefined ? env.COPPICE_TOKEN : undefined) || readText(join(home, 'token'))?.trim());
+      ((options.home === undefined ? env.COPPICE_TOKEN : undefined) || readText(join(home, 'token'))?.trim()),
+  );
   if (options.socket !== undefined) {
     return { url: new URL('http://localhost'), socketPath: options.socket, token };
   }
