@@ -62,7 +62,7 @@ await mkdir(join(home, 'bin'));
 // The program itself; what bin/jvs does besides is to look whether set-up is needed.
 await writeFile(
   join(home, 'bin/jvs'),
-  `#!/bin/sh\nexec ${join(root, 'guest/build/coppice-tree')} for ${process.execPath} ${jvsNodeOptions.join(' ')} ${join(root, 'dist/jvs.mjs')} "$@"\n`,
+  `#!/bin/sh\nexec ${join(root, 'guest/build/coppice-tree')} jvs ${process.execPath} ${jvsNodeOptions.join(' ')} ${join(root, 'dist/jvs.mjs')} "$@"\n`,
 );
 await chmod(join(home, 'bin/jvs'), 0o755);
 process.env.PATH = `${join(home, 'bin')}:${process.env.PATH}`;

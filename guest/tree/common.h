@@ -18,6 +18,8 @@ struct buf {
 extern bool workspace_touched;
 
 /* Prints {"error":{code,message,touched}} as the answer and ends the process. `code` is one of the protocol's error codes. */
+/* Where it is set, this is done instead, and does not return. */
+extern void (*instead_of_dying)(void);
 void die(const char *code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* The same for a failed system call: chooses the code by errno. */
 void die_errno(const char *what, const char *path) __attribute__((noreturn));
@@ -29,13 +31,17 @@ char *must_strdup(const char *text);
 uint8_t *buf_room(struct buf *buf, size_t len);
 void buf_add(struct buf *buf, const void *data, size_t len);
 void buf_text(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Of the sign that begins here; 0 when it is not UTF-8. */
+size_t utf8_len(const uint8_t *s, size_t left);
 /* A JSON string of bytes; what is not UTF-8 shows as the replacement character. */
 void buf_json(struct buf *buf, const char *bytes, size_t len);
 
 void hex_of(const uint8_t *bytes, size_t len, char *out);
 bool hash_from_hex(const char *hex, uint8_t out[HASH_LEN]);
 
-/* Ends this process and its parent at once when JVS_KILL_AT names this point: how the crash tests stop us anywhere. */
+/* Ends this process, and the command that it works for, at once when JVS_KILL_AT names this point: how the crash tests stop us
+   anywhere. */
+extern bool is_command;
 void kill_point(const char *name);
 
 void write_all(int fd, const void *data, size_t len, const char *path);

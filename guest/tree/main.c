@@ -6,6 +6,7 @@
  *   coppice-tree                    answers on its input and output
  *   coppice-tree for COMMAND ARG…   becomes COMMAND, with a coppice-tree behind it: COPPICE_TREE_HELPER names the pipe to
  *                                   read answers from, the one to write requests to, and the process
+ *   coppice-tree jvs COMMAND ARG…   the same, unless COMMAND, which is Node with jvs, is not needed for what is asked
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "direct.h"
 #include "places.h"
 #include "restore.h"
 #include "verify.h"
@@ -55,13 +57,8 @@ static bool yes(const char *key) {
 }
 
 static struct root root_of(const char *key) {
-  struct root root = {0};
-  const char *value = need(key);
-  char hex[65];
-  if (sscanf(value, "%64[0-9a-f]:%" SCNx64 ":%" SCNu64 ":%" SCNu64, hex, &root.location.pack, &root.location.offset,
-             &root.location.len) != 4 ||
-      !hash_from_hex(hex, root.hash))
-    die("corrupt", "not a root: %s", value);
+  struct root root;
+  if (!root_parse(need(key), &root)) die("corrupt", "not a root: %s", need(key));
   return root;
 }
 
@@ -87,15 +84,10 @@ static void answer_text(const char *json) {
   answer(&out);
 }
 
-static void say_root(struct buf *out, const struct root *root) {
-  char hex[65];
-  hex_of(root->hash, HASH_LEN, hex);
-  buf_text(out, "\"root\":\"%s:%016" PRIx64 ":%" PRIu64 ":%" PRIu64 "\"", hex, root->location.pack, root->location.offset,
-           root->location.len);
-}
-
 static void say_scan(struct buf *out, const struct store *store, struct scan_result *result) {
-  say_root(out, &result->root);
+  char root[ROOT_TEXT];
+  root_text(&result->root, root);
+  buf_text(out, "\"root\":\"%s\"", root);
   buf_text(out, ",\"files\":%" PRIu64 ",\"directories\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"hashed\":%" PRIu64, result->files,
            result->directories, result->bytes, result->hashed);
   buf_text(out, ",\"newBytes\":%" PRIu64 ",\"newContents\":%" PRIu64 ",\"newNodes\":%" PRIu64, store->new_bytes,
@@ -152,19 +144,13 @@ static void do_restore(void) {
                                     .to = root_of("to"),
                                     .selection = selection_of()};
   if (!options.from_nothing) options.from = root_of("from");
+  const struct scan_options again = {.index_path = maybe("index"),
+                                     .new_index_path = maybe("newIndex"),
+                                     .basis = need("basis"),
+                                     .locations_hold = yes("locations")};
   struct restore_result restored;
-  restore(&store, &options, &restored);
-  struct scan_options again = {.directory = options.directory,
-                               .index_path = maybe("index"),
-                               .new_index_path = maybe("newIndex"),
-                               .basis = need("basis"),
-                               .locations_hold = yes("locations"),
-                               .written = &restored.files,
-                               .touched = &restored.touched};
-  /* A restore of some paths leaves a tree that no snapshot holds; then there are no places to prefer. */
-  if (!options.selection.count) again.prefer = &options.to;
   struct scan_result result;
-  scan(&store, &again, &result);
+  restore(&store, &options, &again, &restored, &result);
   store_end_pack(&store, false);
   struct buf out = {0};
   buf_text(&out, "{\"written\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"adjusted\":%" PRIu64, restored.written, restored.removed,
@@ -173,9 +159,6 @@ static void do_restore(void) {
            restored.owners_refused, restored.attributes_refused, restored.moved_aside);
   say_scan(&out, &store, &result);
   buf_text(&out, "}");
-  for (size_t i = 0; i < restored.files.cap; i++) free(restored.files.slots[i].value);
-  free(restored.files.slots);
-  free(restored.touched.slots);
   close(store.dir);
   free(options.selection.paths);
   answer(&out);
@@ -314,15 +297,16 @@ static int finish(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 2 && strcmp(argv[1], "for") == 0) become(argv + 2);
-  else if (argc > 1) die("invalid_argument", "usage: coppice-tree [for COMMAND ARG ...]");
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  signal(SIGPIPE, SIG_IGN);
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
+  if (argc > 2 && strcmp(argv[1], "jvs") == 0) do_directly(argv + 2);
+  if (argc > 2 && (strcmp(argv[1], "for") == 0 || strcmp(argv[1], "jvs") == 0)) become(argv + 2);
+  else if (argc > 1) die("invalid_argument", "usage: coppice-tree [for | jvs COMMAND ARG ...]");
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGPIPE, SIG_IGN);
   umask(0077);
   for (;;) {
     uint32_t len;

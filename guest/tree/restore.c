@@ -468,7 +468,7 @@ static void pass(struct work *work, const struct node *from_top, const struct no
   node_free(&pair.to);
 }
 
-void restore(struct store *store, const struct restore_options *options, struct restore_result *result) {
+static void apply(struct store *store, const struct restore_options *options, struct restore_result *result) {
   memset(result, 0, sizeof *result);
   struct work work = {.store = store, .options = options, .result = result, .tree = -1};
   buf_add(&work.path, "", 1);
@@ -509,4 +509,19 @@ void restore(struct store *store, const struct restore_options *options, struct 
   if (work.tree >= 0) close(work.tree);
   close(work.staging);
   close(work.root);
+}
+
+void restore(struct store *store, const struct restore_options *options, const struct scan_options *again,
+             struct restore_result *result, struct scan_result *found) {
+  apply(store, options, result);
+  struct scan_options after = *again;
+  after.directory = options->directory;
+  after.written = &result->files;
+  after.touched = &result->touched;
+  /* A restore of some paths leaves a tree that no snapshot holds; then there are no places to prefer. */
+  if (!options->selection.count) after.prefer = &options->to;
+  scan(store, &after, found);
+  for (size_t i = 0; i < result->files.cap; i++) free(result->files.slots[i].value);
+  free(result->files.slots);
+  free(result->touched.slots);
 }

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,6 +41,20 @@ struct tree_ref {
   bool present;
   struct root root;
 };
+
+void root_text(const struct root *root, char out[ROOT_TEXT]) {
+  char hex[65];
+  hex_of(root->hash, HASH_LEN, hex);
+  snprintf(out, ROOT_TEXT, "%s:%016" PRIx64 ":%" PRIu64 ":%" PRIu64, hex, root->location.pack, root->location.offset,
+           root->location.len);
+}
+
+bool root_parse(const char *text, struct root *out) {
+  char hex[65];
+  return sscanf(text, "%64[0-9a-f]:%" SCNx64 ":%" SCNu64 ":%" SCNu64, hex, &out->location.pack, &out->location.offset,
+                &out->location.len) == 4 &&
+         hash_from_hex(hex, out->hash);
+}
 
 int selected(const struct selection *selection, const char *path, size_t len) {
   if (!selection->count) return INSIDE;

@@ -16,6 +16,10 @@ struct root {
   uint8_t hash[HASH_LEN];
   struct location location;
 };
+/* hash:pack:offset:length, as the log has it. */
+#define ROOT_TEXT 128
+void root_text(const struct root *root, char out[ROOT_TEXT]);
+bool root_parse(const char *text, struct root *out);
 
 /* A file that a restore has just written, by inode: what it holds is known. */
 struct written {

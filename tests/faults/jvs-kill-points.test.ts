@@ -62,13 +62,25 @@ const nextCommand = async (cwd: string): Promise<string> => {
 const notes = async (cwd: string): Promise<string[]> =>
   (await jvs.json<{ note: string }[]>(['history', '--all'], { cwd })).map(({ note }) => note);
 
-describe('a command that is killed', () => {
+/** By its id, which needs no Node to be found. */
+const restoreOne = async (cwd: string): Promise<string[]> => {
+  const found = await jvs.json<{ note: string; snapshot_id: string }[]>(['history', '--all'], { cwd });
+  return ['restore', found.find(({ note }) => note === 'one')?.snapshot_id ?? ''];
+};
+
+/** Both ways of doing the same: without Node, and with it, which any option takes. */
+const ways = [
+  ['without Node', []],
+  ['by Node', ['--no-progress']],
+] as const;
+
+describe.each(ways)('a snapshot or a restore %s that is killed', (_way, how) => {
   test.each(['snapshot-intent', 'scan-stored', 'snapshot-stored'])(
     'at %s: no snapshot, and the next one works',
     async (point) => {
       const cwd = await prepare(jvs.work);
       const before = await digestOf(cwd);
-      await killed(point, ['snapshot', 'three'], cwd);
+      await killed(point, ['snapshot', 'three', ...how], cwd);
       expect(await nextCommand(cwd)).toMatch(/recovered: a snapshot that was cut off has been dropped/);
       expect(await digestOf(cwd)).toBe(before);
       expect(await notes(cwd)).toEqual(['two', 'one']);
@@ -79,7 +91,7 @@ describe('a command that is killed', () => {
 
   test.each(['snapshot-committed', 'snapshot-indexed'])('at %s: the snapshot is there', async (point) => {
     const cwd = await prepare(jvs.work);
-    await killed(point, ['snapshot', 'three'], cwd);
+    await killed(point, ['snapshot', 'three', ...how], cwd);
     expect(await nextCommand(cwd)).toMatch(/recovered: the snapshot \w+ is complete/);
     expect(await notes(cwd)).toEqual(['three', 'two', 'one']);
     await jvs.ok(['restore', 'one'], { cwd });
@@ -92,7 +104,7 @@ describe('a command that is killed', () => {
     async (point) => {
       const cwd = await prepare(jvs.work);
       const before = await digestOf(cwd);
-      await killed(point, ['restore', 'one'], cwd);
+      await killed(point, [...(await restoreOne(cwd)), ...how], cwd);
       const said = await nextCommand(cwd);
       if (point !== 'restore-saved')
         expect(said).toMatch(/recovered: a restore to \w+ was cut off before it began/);
@@ -106,7 +118,7 @@ describe('a command that is killed', () => {
     'at %s: the next command finishes the restore',
     async (point) => {
       const cwd = await prepare(jvs.work);
-      await killed(point, ['restore', 'one'], cwd);
+      await killed(point, [...(await restoreOne(cwd)), ...how], cwd);
       expect(await nextCommand(cwd)).toMatch(
         /recovered: a restore to \w+ that was cut off has been finished/,
       );
@@ -119,11 +131,13 @@ describe('a command that is killed', () => {
 
   test('at restore-committed: the restore is done', async () => {
     const cwd = await prepare(jvs.work);
-    await killed('restore-committed', ['restore', 'one'], cwd);
+    await killed('restore-committed', [...(await restoreOne(cwd)), ...how], cwd);
     expect(await nextCommand(cwd)).toMatch(/recovered: /);
     expect(await jvs.ok(['diff', 'one'], { cwd })).toBe('');
   });
+});
 
+describe('a command that is killed', () => {
   test.each(['fork-intent', 'fork-filled', 'fork-committed'])(
     'at %s: the worktree is whole or not there',
     async (point) => {
@@ -207,15 +221,16 @@ describe('a command that is killed', () => {
 });
 
 describe.skipIf(!canMount)('a command that is killed on btrfs', () => {
-  test.each(['snapshot-subvolume', 'scan-stored', 'snapshot-committed', 'restore-first', 'fork-filled'])(
-    'at %s: old or new, and said',
-    async (point) => {
+  const points = ['snapshot-subvolume', 'scan-stored', 'snapshot-committed', 'restore-first', 'fork-filled'];
+  test.each(points.flatMap((point) => ways.map(([way, how]) => [point, way, how] as const)))(
+    'at %s %s: old or new, and said',
+    async (point, _way, how) => {
       const cwd = await prepare(btrfs?.path ?? '');
       const args = point.startsWith('restore')
-        ? ['restore', 'one']
+        ? [...(await restoreOne(cwd)), ...how]
         : point.startsWith('fork')
           ? ['worktree', 'fork', 'one', 'side']
-          : ['snapshot', 'three'];
+          : ['snapshot', 'three', ...how];
       await killed(point, args, cwd);
       expect(await nextCommand(cwd)).toMatch(/recovered: /);
       await jvs.ok(args, { cwd });

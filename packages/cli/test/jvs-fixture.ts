@@ -42,7 +42,7 @@ export class JvsFixture implements AsyncDisposable {
     await bundleJvs(join(fixture.home, 'program'));
     await fixture.program(
       'jvs',
-      `exec "$COPPICE_TREE_PROGRAM" for ${JSON.stringify(process.execPath)} ${jvsNodeOptions.join(' ')} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
+      `exec "$COPPICE_TREE_PROGRAM" jvs ${JSON.stringify(process.execPath)} ${jvsNodeOptions.join(' ')} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
     );
     return fixture;
   }
