@@ -137,11 +137,6 @@ void channel_done_with_data(struct channel *channel, struct buffer *data) {
 
 /* ---- failures ---- */
 
-const char *name_of_errno(int error) {
-  const char *name = error == 0 ? NULL : strerrorname_np(error);
-  return name == NULL ? "" : name;
-}
-
 const char *code_of_errno(int error) {
   switch (error) {
     case ENOENT:

@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/stat.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent.h"
@@ -410,7 +412,8 @@ static int open_existing(int target, const char *name, const char *shown) {
 static bool is_same_mount(int one, int other) {
   struct statx a, b;
   unsigned mask = STATX_TYPE | STATX_MNT_ID;
-  if (statx(one, "", AT_EMPTY_PATH, mask, &a) < 0 || statx(other, "", AT_EMPTY_PATH, mask, &b) < 0) return true;
+  if (syscall(SYS_statx, one, "", AT_EMPTY_PATH, mask, &a) < 0 || syscall(SYS_statx, other, "", AT_EMPTY_PATH, mask, &b) < 0)
+    return true;
   if (a.stx_dev_major != b.stx_dev_major || a.stx_dev_minor != b.stx_dev_minor) return false;
   return (a.stx_mask & b.stx_mask & STATX_MNT_ID) == 0 || a.stx_mnt_id == b.stx_mnt_id;
 }

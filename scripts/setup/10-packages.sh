@@ -12,6 +12,7 @@ needs=(
   gcc:cc                   # builds the guest programs
   make:make
   libc6-dev:/usr/include/stdio.h
+  musl-tools:musl-gcc      # links the agent, which starts with every sandbox
 )
 
 inputs() { :; }
