@@ -30,10 +30,12 @@ export async function sharedHostRootfs(): Promise<string> {
 const exists = async (path: string): Promise<boolean> =>
   (await stat(path).catch(() => undefined)) !== undefined;
 
+/** What died while it was built, and what an earlier version of this checkout used: gigabytes, after a few of them. */
 async function removeLeftovers(): Promise<void> {
   for (const name of await readdir(directory)) {
     const owner = /^\.building-(\d+)-/.exec(name)?.[1];
-    if (owner === undefined || (await exists(`/proc/${owner}`))) continue;
-    await rm(join(directory, name), { recursive: true, force: true });
+    const isAbandoned = owner !== undefined && !(await exists(`/proc/${owner}`));
+    const isOutdated = /^host-v\d+$/.test(name) && name !== `host-v${hostRootfsVersion}`;
+    if (isAbandoned || isOutdated) await rm(join(directory, name), { recursive: true, force: true });
   }
 }
