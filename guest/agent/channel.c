@@ -172,14 +172,14 @@ const char *code_of_errno(int error) {
     case E2BIG:
     case EFBIG:
       return "too_large";
-    case EXDEV:
-    case ENOSYS:
-    case EOPNOTSUPP:
-      return "unsupported";
     case ETIMEDOUT:
       return "timeout";
+    case EBADF:
+    case EFAULT:
+      return "internal"; /* A mistake of the agent itself. */
     default:
-      return "internal";
+      /* The file, or the filesystem that it is on, does not do this: special files answer with any error there is. */
+      return "unsupported";
   }
 }
 

@@ -52,6 +52,8 @@ describe('reading', () => {
     expect(await codes(dir)).toBe('invalid_argument');
     expect(await codes('/dev/zero')).toBe('invalid_argument');
     expect(await codes(at('none'))).toBe('not_found');
+    // A special file that cannot be read as it is: no failure of ours.
+    expect(await codes('/proc/self/mem')).toBe('unsupported');
     expect(() => agent.guest.read('relative')).toThrow(/not absolute/);
   });
 
