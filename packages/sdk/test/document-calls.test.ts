@@ -116,11 +116,18 @@ test('a refusal that comes before all of the body was sent is the answer', async
   await expect(calls.call({ ...post, body })).resolves.toMatchObject({ status: 413 });
 });
 
-test('a call that was cancelled before it began is not made', async () => {
-  onRequest = () => expect.fail('it was made');
-  await expect(calls.call({ ...post, signal: AbortSignal.abort() })).rejects.toMatchObject({
-    code: 'ABORT_ERR',
-  });
+test('a call that was cancelled before it began is not made, also not on a connection that stands', async () => {
+  let asked = 0;
+  onRequest = (_, socket) => {
+    asked += 1;
+    socket.write(ok());
+  };
+  await calls.call(post);
+  const cancelled = { ...post, signal: AbortSignal.abort() };
+  await expect(calls.call(cancelled)).rejects.toMatchObject({ code: 'ABORT_ERR' });
+  await expect(calls.call(cancelled)).rejects.toMatchObject({ code: 'ABORT_ERR' });
+  await calls.call(post);
+  expect(asked).toBe(2);
 });
 
 test('an idle connection keeps no program from ending', async () => {

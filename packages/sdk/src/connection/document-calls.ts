@@ -26,7 +26,7 @@ export class DocumentCalls {
       const socket = this.#take();
       try {
         const answer = await socket.exchange(request, call.signal);
-        if (this.#idle.length < mostIdle) this.#idle.push(socket);
+        if (socket.isUsable && this.#idle.length < mostIdle) this.#idle.push(socket);
         else socket.close();
         return answer;
       } catch (error) {

@@ -8,18 +8,15 @@ interface Waiting {
   readonly reject: (error: NodeJS.ErrnoException) => void;
 }
 
-const lost = (): NodeJS.ErrnoException =>
-  Object.assign(new Error('the answer was cut short'), { code: 'ECONNRESET' });
+const failure = (message: string, code: string): NodeJS.ErrnoException =>
+  Object.assign(new Error(message), { code });
 
 const connect = (endpoint: Endpoint): net.Socket => {
   const place = placeOf(endpoint);
-  if (endpoint.socketPath !== undefined || endpoint.url.protocol === 'http:')
-    return net.connect({ ...place, noDelay: true });
+  if ('path' in place || endpoint.url.protocol === 'http:') return net.connect({ ...place, noDelay: true });
   // Loaded when it is used: most daemons are on this machine.
   const { connect: connectSecurely } = process.getBuiltinModule('node:tls') as typeof tls;
-  const { hostname } = endpoint.url;
-  const isAddress = net.isIP(hostname.replace(/^\[|\]$/g, '')) !== 0;
-  return connectSecurely({ ...place, ...(isAddress ? {} : { servername: hostname }) });
+  return connectSecurely({ ...place, ...(net.isIP(place.host) === 0 ? { servername: place.host } : {}) });
 };
 
 /** One connection, for calls whose question and answer are each sent and read as a whole, one after another. */
@@ -47,16 +44,14 @@ export class DocumentSocket {
   }
 
   exchange(request: string, signal: AbortSignal | undefined): Promise<WholeAnswer> {
+    const abort = (): void => void this.#socket.destroy(failure('it was cancelled', 'ABORT_ERR'));
     const { promise, resolve, reject } = Promise.withResolvers<WholeAnswer>();
     this.#waiting = { resolve, reject };
     this.#socket.ref();
-    this.#socket.write(request);
+    if (signal?.aborted) abort();
+    else this.#socket.write(request);
     if (signal === undefined) return promise;
-    const abort = (): void => {
-      this.#socket.destroy(Object.assign(new Error('aborted'), { code: 'ABORT_ERR' }));
-    };
-    if (signal.aborted) abort();
-    else signal.addEventListener('abort', abort, { once: true });
+    signal.addEventListener('abort', abort, { once: true });
     return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
@@ -96,6 +91,6 @@ export class DocumentSocket {
   #end(): void {
     const answer = this.#waiting === undefined ? undefined : this.#parser.end();
     if (answer !== undefined) this.#answer(answer);
-    else this.#fail(lost());
+    else if (this.#waiting !== undefined) this.#fail(failure('the answer was cut short', 'ECONNRESET'));
   }
 }

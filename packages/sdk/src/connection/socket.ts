@@ -1,6 +1,7 @@
 import net from 'node:net';
 import WebSocket, { type RawData } from 'ws';
 import type { Connection } from './connection.ts';
+import { type Endpoint, pathPrefix, placeOf } from './endpoint.ts';
 import { errorFromConnection, errorFromProblem } from './problem.ts';
 import { ReadMemory } from './read-memory.ts';
 
@@ -21,11 +22,9 @@ export interface BinaryMessage {
  * Reads in larger steps than sockets do by themselves: most messages then lie whole in what was read, and are not put together
  * from parts in yet another buffer.
  */
-const connectPlain = (url: URL, socketPath: string | undefined, memory: ReadMemory): net.Socket => {
-  const place =
-    socketPath === undefined ? { host: unbracketed(url.hostname), port: portOf(url) } : { path: socketPath };
+const connectPlain = (endpoint: Endpoint, memory: ReadMemory): net.Socket => {
   const socket: net.Socket = net.connect({
-    ...place,
+    ...placeOf(endpoint),
     noDelay: true,
     onread: {
       buffer: () => memory.next(),
@@ -37,10 +36,6 @@ const connectPlain = (url: URL, socketPath: string | undefined, memory: ReadMemo
   });
   return socket;
 };
-
-const portOf = (url: URL): number => (url.port === '' ? 80 : Number(url.port));
-/** How an address of IPv6 stands in a URL is not how a socket takes it. */
-const unbracketed = (hostname: string): string => hostname.replace(/^\[(.*)\]$/, '$1');
 
 /** A WebSocket to the daemon, read as an async iterable with back-pressure down to the other end. */
 export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
@@ -66,17 +61,17 @@ export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
   }
 
   static open(connection: Connection, path: string, signal?: AbortSignal): Promise<DaemonSocket> {
-    const { url, socketPath, token } = connection.endpoint;
-    const { where } = connection;
+    const { endpoint, where } = connection;
+    const { url, token } = endpoint;
     const memory = new ReadMemory();
     const { promise, resolve, reject } = Promise.withResolvers<DaemonSocket>();
-    const base = url.origin.replace(/^http/, 'ws') + url.pathname.replace(/\/$/, '');
+    const base = url.origin.replace(/^http/, 'ws') + pathPrefix(endpoint);
     const socket = new WebSocket(base + path, {
       headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
       perMessageDeflate: false,
       skipUTF8Validation: true,
       maxPayload: maxMessageBytes,
-      ...(url.protocol === 'https:' ? {} : { createConnection: () => connectPlain(url, socketPath, memory) }),
+      ...(url.protocol === 'https:' ? {} : { createConnection: () => connectPlain(endpoint, memory) }),
     });
     const abort = (): void => socket.terminate();
     const opened = new DaemonSocket(socket, memory);
