@@ -20,22 +20,30 @@ void die(const char *what) {
 }
 
 static void usage(void) {
-  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --netns PATH --layers OPTIONS --root PATH [--cgroup FILE]...\n"
-          "                     -- COMMAND THAT MAKES... -- COMMAND THAT STARTS...\n");
+  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --layers OPTIONS --root PATH\n"
+          "                     [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
+          "       coppice-relay --gate PATH\n");
   exit(64);
 }
 
-/* Bound by its name alone, from its own directory: the path may be longer than an address can hold. */
-static int listen_at(const char *path) {
+/* A socket is named from its own directory: its path may be longer than an address can hold. Where we were before. */
+int enter_directory_of(const char *path, struct sockaddr_un *address) {
   char *copy = strdup(path);
   char *slash = copy == NULL ? NULL : strrchr(copy, '/');
   if (slash == NULL) usage();
   *slash = '\0';
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (strlen(slash + 1) >= sizeof address.sun_path) usage();
-  memcpy(address.sun_path, slash + 1, strlen(slash + 1) + 1);
+  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+  if (strlen(slash + 1) >= sizeof address->sun_path) usage();
+  memcpy(address->sun_path, slash + 1, strlen(slash + 1) + 1);
   int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (here < 0 || chdir(copy) < 0) die(copy);
+  free(copy);
+  return here;
+}
+
+static int listen_at(const char *path) {
+  struct sockaddr_un address;
+  int here = enter_directory_of(path, &address);
   unlink(address.sun_path);
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   mode_t mask = umask(0177);
@@ -43,18 +51,7 @@ static int listen_at(const char *path) {
   umask(mask);
   if (fchdir(here) < 0) die("working directory");
   close(here);
-  free(copy);
   return fd;
-}
-
-/* From one -- to the next, which becomes its end. */
-static char **command_at(int argc, char **argv, int *at) {
-  if (*at >= argc) usage();
-  char **command = argv + ++*at;
-  while (*at < argc && strcmp(argv[*at], "--") != 0) *at += 1;
-  if (command == argv + *at) usage();
-  if (*at < argc) argv[*at] = NULL;
-  return command;
 }
 
 static struct plan parse(int argc, char **argv) {
@@ -66,16 +63,17 @@ static struct plan parse(int argc, char **argv) {
     const char *value = argv[at + 1];
     if (strcmp(argv[at], "--socket") == 0) plan.socket = value;
     else if (strcmp(argv[at], "--hold-socket") == 0) plan.hold_socket = value;
+    else if (strcmp(argv[at], "--gate-socket") == 0) plan.gate_socket = value;
     else if (strcmp(argv[at], "--netns") == 0) plan.netns = value;
     else if (strcmp(argv[at], "--layers") == 0) plan.layers = value;
     else if (strcmp(argv[at], "--root") == 0) plan.root = value;
     else if (strcmp(argv[at], "--cgroup") == 0) plan.cgroup_files[plan.cgroup_count++] = value;
     else usage();
   }
-  if (plan.socket == NULL || plan.hold_socket == NULL || plan.netns == NULL || plan.layers == NULL || plan.root == NULL) usage();
-  if (at < argc && strcmp(argv[at], "--") != 0) usage();
-  plan.make = command_at(argc, argv, &at);
-  plan.go = command_at(argc, argv, &at);
+  if (plan.socket == NULL || plan.hold_socket == NULL || plan.gate_socket == NULL) usage();
+  if (plan.netns == NULL || plan.layers == NULL || plan.root == NULL) usage();
+  if (at + 1 >= argc || strcmp(argv[at], "--") != 0) usage();
+  plan.command = argv + at + 1;
   return plan;
 }
 
@@ -91,6 +89,12 @@ static bool tell(const char *line) {
   return write(1, line, length) == (ssize_t)length;
 }
 
+static bool tell_made(pid_t sandbox) {
+  char line[32];
+  snprintf(line, sizeof line, "made %d\n", (int)sandbox);
+  return tell(line);
+}
+
 /* False when who started us has gone, or has changed its mind. */
 static bool is_told_to_go(void) {
   char byte;
@@ -101,25 +105,33 @@ static bool is_told_to_go(void) {
 }
 
 /* Makes the sandbox and lets it run. When it does not, what there is of it is for who started us, or comes after, to end. */
-static bool start(const struct plan *plan, struct pipes *pipes) {
-  bool made = make_sandbox(plan->make, pipes) == 0;
-  if (made && (!tell("made\n") || !is_told_to_go())) return false;
-  bool runs = made && start_sandbox(plan->go) == 0;
+static bool start(const struct plan *plan, int gate_listener, struct pipes *pipes) {
+  pid_t command = start_sandbox(plan->command, pipes);
+  int visitor = -1;
+  pid_t sandbox = await_gate(gate_listener, command, &visitor);
+  close(gate_listener);
+  unlink(plan->gate_socket);
+  bool goes = sandbox > 0 && tell_made(sandbox) && is_told_to_go() && open_gate(visitor);
+  if (visitor >= 0) close(visitor);
+  if (sandbox > 0 && !goes) return false;
+  bool runs = wait_for(command) == 0 && goes;
   return tell(runs ? "ready\n" : "failed\n") && runs;
 }
 
 int main(int argc, char **argv) {
+  if (argc == 3 && strcmp(argv[1], "--gate") == 0) return stand_at_gate(argv[2]);
   struct plan plan = parse(argc, argv);
   signal(SIGPIPE, SIG_IGN);
   setsid();
   int listener = listen_at(plan.socket);
   int hold_listener = listen_at(plan.hold_socket);
+  int gate_listener = listen_at(plan.gate_socket);
   enter_cgroups(&plan);
   enter_network(plan.netns);
   mount_root(&plan);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) die("subreaper");
   struct pipes pipes;
-  bool runs = start(&plan, &pipes);
+  bool runs = start(&plan, gate_listener, &pipes);
   leave_stdio();
   if (runs) forward(&pipes, listener, hold_listener);
   /* The last of the sandbox; if it does not go, who ends the sandbox kills it, and us with it. */

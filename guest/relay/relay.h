@@ -1,7 +1,8 @@
 /*
  * coppice-relay: stands beside a gVisor sandbox for as long as it lives. A sandbox there has no socket of the host, only
  * the pipes that it was started with; the relay starts it, holds the other ends, and lets daemons come and go on a unix
- * socket. It starts in two steps: one command makes the sandbox, and the other lets it run once whoever asked says so. It forwards whole frames only, so that a daemon that dies in the middle of one leaves the sandbox in step.
+ * socket. The command that starts it stops at a gate once the sandbox is made, and goes on when whoever asked says so. It
+ * forwards whole frames only, so that a daemon that dies in the middle of one leaves the sandbox in step.
  */
 #ifndef COPPICE_RELAY_H
 #define COPPICE_RELAY_H
@@ -9,17 +10,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 struct plan {
   const char *socket;
   const char *hold_socket;
+  const char *gate_socket;
   const char *netns;
   const char **cgroup_files;
   size_t cgroup_count;
   const char *layers; /* of the overlay, as options of its mount */
   const char *root;   /* where the overlay goes */
-  char **make;        /* makes the sandbox; nothing inside runs yet */
-  char **go;          /* lets it run */
+  char **command;     /* starts the sandbox, by way of the gate */
 };
 
 /* start.c */
@@ -31,14 +33,26 @@ void enter_cgroups(const struct plan *plan);
 void enter_network(const char *netns);
 /* Seen by what we start alone, so that it goes with the last of that. */
 void mount_root(const struct plan *plan);
-/* Both run the command to its end and return its exit code. What the first one makes has the pipes as its stdio. */
-int make_sandbox(char **command, struct pipes *pipes);
-int start_sandbox(char **command);
+/* What it starts has the pipes as its stdio. */
+pid_t start_sandbox(char **command, struct pipes *pipes);
+/* Its exit code, once it has one. */
+int wait_for(pid_t command);
+
+/*
+ * gate.c: runsc calls `coppice-relay --gate SOCKET` when the sandbox is made and nothing inside it runs yet, and goes on
+ * only if that ends well.
+ */
+int stand_at_gate(const char *socket);
+/* Waits until the command stands at the gate: the process of the sandbox, or 0 when the command has ended before. */
+pid_t await_gate(int listener, pid_t command, int *visitor);
+/* Lets it go on; closing the visitor instead sends it back. */
+bool open_gate(int visitor);
 
 /* forward.c: until the guest's end of the pipe is closed. */
 void forward(const struct pipes *pipes, int listener, int hold_listener);
 
 /* main.c */
+int enter_directory_of(const char *path, struct sockaddr_un *address);
 void die(const char *what) __attribute__((noreturn));
 
 #endif

@@ -36,7 +36,7 @@ void mount_root(const struct plan *plan) {
   if (mount("overlay", plan->root, "overlay", MS_NOSUID | MS_NODEV, plan->layers) < 0) die(plan->root);
 }
 
-static int run_with(char **command, int in, int out) {
+static pid_t run_with(char **command, int in, int out) {
   pid_t pid = fork();
   if (pid < 0) die("fork");
   if (pid == 0) {
@@ -46,29 +46,25 @@ static int run_with(char **command, int in, int out) {
     fprintf(stderr, "coppice-relay: %s: %s\n", command[0], strerror(errno));
     _exit(127);
   }
+  return pid;
+}
+
+int wait_for(pid_t command) {
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0)
+  while (waitpid(command, &status, 0) < 0)
     if (errno != EINTR) die("waitpid");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-int make_sandbox(char **command, struct pipes *pipes) {
+pid_t start_sandbox(char **command, struct pipes *pipes) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0) die("pipe");
   /* Large enough for some frames at once. */
   fcntl(in[1], F_SETPIPE_SZ, 1 << 20);
   fcntl(out[0], F_SETPIPE_SZ, 1 << 20);
-  int code = run_with(command, in[0], out[1]);
+  pid_t pid = run_with(command, in[0], out[1]);
   close(in[0]);
   close(out[1]);
   *pipes = (struct pipes){.to_guest = in[1], .from_guest = out[0]};
-  return code;
-}
-
-int start_sandbox(char **command) {
-  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (nothing < 0) die("/dev/null");
-  int code = run_with(command, nothing, nothing);
-  close(nothing);
-  return code;
+  return pid;
 }

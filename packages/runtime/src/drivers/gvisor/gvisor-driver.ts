@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
@@ -37,7 +37,7 @@ interface Paths {
   readonly rootDir: string;
   readonly socket: string;
   readonly holdSocket: string;
-  readonly pidFile: string;
+  readonly gateSocket: string;
   readonly record: string;
   readonly pausedMark: string;
 }
@@ -96,12 +96,12 @@ export class GvisorDriver implements Driver {
   }
 
   start(spec: MachineSpec): Promise<Machine> {
-    return this.#launch(spec, (runsc) => runsc.startCommand(spec.id));
+    return this.#launch(spec, (runsc, { bundleDir }) => runsc.startCommand(spec.id, bundleDir));
   }
 
   restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
-    return this.#launch(spec, (runsc, paths) =>
-      runsc.restoreCommand(spec.id, paths.bundleDir, checkpointDir),
+    return this.#launch(spec, (runsc, { bundleDir }) =>
+      runsc.restoreCommand(spec.id, bundleDir, checkpointDir),
     );
   }
 
@@ -139,7 +139,7 @@ export class GvisorDriver implements Driver {
     await this.#cgroups.release();
   }
 
-  async #launch(spec: MachineSpec, startCommand: (runsc: Runsc, paths: Paths) => string[]): Promise<Machine> {
+  async #launch(spec: MachineSpec, command: (runsc: Runsc, paths: Paths) => string[]): Promise<Machine> {
     checkSpec(spec);
     const netns = this.#checkNetns(spec);
     const { runsc } = await this.#prepare();
@@ -160,18 +160,19 @@ export class GvisorDriver implements Driver {
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
         rootDir: paths.rootDir,
-        agent: this.#options.programs.agent,
+        gateSocket: paths.gateSocket,
+        ...this.#options.programs,
       });
       const relay = await Relay.make({
         program: this.#options.programs.relay,
         socket: paths.socket,
         holdSocket: paths.holdSocket,
+        gateSocket: paths.gateSocket,
         netns,
         layers: overlayLayers(spec.imageDir, shim, spec.diskDir),
         rootDir: paths.rootDir,
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
-        makeCommand: runsc.makeCommand(spec.id, paths.bundleDir, paths.pidFile),
-        startCommand: startCommand(runsc, paths),
+        command: command(runsc, paths),
       });
       const identity = await this.#letGo(spec, paths, relay);
       return await this.#machine(spec.id, identity);
@@ -184,7 +185,7 @@ export class GvisorDriver implements Driver {
   /** The policy stands before the first instruction runs; it may have been set up while the sandbox was made. */
   async #letGo(spec: MachineSpec, paths: Paths, relay: Relay): Promise<ProcessIdentity> {
     try {
-      const pid = Number(readFileSync(paths.pidFile, 'utf8'));
+      const { pid } = relay;
       const started = readStarted(pid);
       if (started === undefined)
         throw new CoppiceError('internal', `sandbox ${spec.id} ended right after its start`);
@@ -309,7 +310,7 @@ export class GvisorDriver implements Driver {
       rootDir: join(dir, 'root'),
       socket: join(dir, 'agent.sock'),
       holdSocket: join(dir, 'hold.sock'),
-      pidFile: join(dir, 'pid'),
+      gateSocket: join(dir, 'gate.sock'),
       record: join(dir, 'gvisor.json'),
       pausedMark: join(dir, 'paused'),
     };

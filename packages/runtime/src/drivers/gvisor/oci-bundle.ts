@@ -28,6 +28,8 @@ export interface BundlePaths {
   readonly bundleDir: string;
   readonly rootDir: string;
   readonly agent: string;
+  readonly relay: string;
+  readonly gateSocket: string;
 }
 
 /** Writes the OCI bundle that runsc starts or restores the sandbox from. */
@@ -74,6 +76,10 @@ export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
       bind('/tmp', join(paths.rootDir, 'tmp'), ['rw']),
       ...(spec.workspaceDir === undefined ? [] : [bind('/workspace', spec.workspaceDir, ['rw'])]),
     ],
+    // Between the making of the sandbox and its first instruction: there it waits for its network.
+    hooks: {
+      createRuntime: [{ path: paths.relay, args: ['coppice-relay', '--gate', paths.gateSocket] }],
+    },
     linux: {
       namespaces: [
         { type: 'pid' },

@@ -8,14 +8,15 @@ export interface RelayOptions {
   readonly program: string;
   readonly socket: string;
   readonly holdSocket: string;
+  /** Where the hook of the bundle knocks. */
+  readonly gateSocket: string;
   readonly netns: string;
   /** Of the overlay that is the root, as options of its mount. */
   readonly layers: string;
   readonly rootDir: string;
   readonly cgroupFiles: readonly string[];
-  /** Makes the sandbox, in which nothing runs yet. */
-  readonly makeCommand: readonly string[];
-  readonly startCommand: readonly string[];
+  /** Starts the sandbox, by way of the gate. */
+  readonly command: readonly string[];
 }
 
 const shownStderrChars = 2000;
@@ -26,15 +27,17 @@ export class Relay {
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   /** The first that it said; a sandbox that is given back its memory may write there without end. */
   #complaint = '';
+  #pid = 0;
   readonly #over: Promise<string>;
 
   private constructor(options: RelayOptions) {
     this.#program = options.program;
     const args = [
       ...['--socket', options.socket, '--hold-socket', options.holdSocket],
+      ...['--gate-socket', options.gateSocket],
       ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
       ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
-      ...['--', ...options.makeCommand, '--', ...options.startCommand],
+      ...['--', ...options.command],
     ];
     this.#child = spawn(options.program, args, {
       detached: true,
@@ -59,7 +62,7 @@ export class Relay {
   static async make(options: RelayOptions): Promise<Relay> {
     const relay = new Relay(options);
     try {
-      await relay.#hear('made');
+      relay.#pid = Number(await relay.#hear(/^made (\d+)$/));
       return relay;
     } catch (error) {
       relay.drop();
@@ -67,11 +70,16 @@ export class Relay {
     }
   }
 
+  /** Of the kernel of the sandbox. */
+  get pid(): number {
+    return this.#pid;
+  }
+
   /** Lets it run. */
   async go(): Promise<void> {
     this.#child.stdin.write('g');
     try {
-      await this.#hear('ready');
+      await this.#hear(/^(ready)$/);
     } finally {
       this.drop();
     }
@@ -83,12 +91,14 @@ export class Relay {
     this.#child.unref();
   }
 
-  async #hear(expected: string): Promise<void> {
+  /** What the pattern picks out of its next line. */
+  async #hear(expected: RegExp): Promise<string> {
     const said = new Promise<string>((resolve) => {
       this.#child.stdout.once('data', (chunk: Buffer) => resolve(chunk.toString('utf8').trim()));
     });
     const heard = await Promise.race([said, this.#over]);
-    if (heard === expected) return;
+    const picked = expected.exec(heard)?.[1];
+    if (picked !== undefined) return picked;
     // What was written to stderr before has arrived, and is read in this turn of the event loop.
     await afterReads();
     const reason = this.#complaint.trim().slice(0, shownStderrChars);

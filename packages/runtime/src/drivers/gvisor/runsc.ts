@@ -13,17 +13,12 @@ export class Runsc {
     this.#platform = platform;
   }
 
-  /** Makes the sandbox: its kernel waits, with nothing inside it. Links of its network are taken later. */
-  makeCommand(id: string, bundleDir: string, pidFile: string): string[] {
-    return this.#command('create', '--bundle', bundleDir, '--pid-file', pidFile, id);
+  /** Starts what the bundle says; returns once PID 1 runs. Links of its network are taken after the hook of the bundle. */
+  startCommand(id: string, bundleDir: string): string[] {
+    return this.#command('run', '--detach', '--bundle', bundleDir, id);
   }
 
-  /** Starts what the bundle says; returns once PID 1 runs. */
-  startCommand(id: string): string[] {
-    return this.#command('start', id);
-  }
-
-  /** Brings back what a checkpoint kept; returns once it runs. */
+  /** Brings back what a checkpoint kept, likewise; returns once it runs. */
   restoreCommand(id: string, bundleDir: string, imageDir: string): string[] {
     return this.#command('restore', '--detach', '--bundle', bundleDir, '--image-path', imageDir, id);
   }
