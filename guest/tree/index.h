@@ -58,5 +58,10 @@ void index_add_block(struct buf *blocks, const char *path, size_t path_len, cons
 /* The kept blocks of `old` and the fresh ones. */
 void index_write(const char *path, const struct index *old, const struct buf *fresh, const uint8_t root_hash[HASH_LEN],
                  struct location root, const char *basis);
+/* The same on another thread, which takes over `old` and `fresh`; one at a time. The strings stay the caller's. */
+void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN],
+                       struct location root, const char *basis);
+/* Waits for that one. */
+void index_settle(void);
 
 #endif

@@ -42,6 +42,11 @@ static int by_name(const void *a, const void *b) {
   return name_compare(x->name, x->name_len, y->name, y->name_len);
 }
 
+struct raw_name {
+  size_t offset, len;
+  uint64_t ino;
+};
+
 static bool read_names(struct listing *listing) {
   struct buf raw = {0};
   uint8_t *chunk = must_alloc(CHUNK);
@@ -53,45 +58,56 @@ static bool read_names(struct listing *listing) {
       const char *name = entry->d_name;
       if (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]))) continue;
       if (strcmp(name, IGNORE_FILE) == 0) listing->has_ignore = true;
-      const size_t offset = listing->names.len, len = strlen(name);
-      buf_add(&listing->names, name, len + 1);
-      buf_add(&raw, &offset, sizeof offset);
-      buf_add(&raw, &len, sizeof len);
+      const struct raw_name found = {listing->names.len, strlen(name), entry->d_ino};
+      buf_add(&listing->names, name, found.len + 1);
+      buf_add(&raw, &found, sizeof found);
     }
   }
   free(chunk);
-  listing->count = raw.len / (2 * sizeof(size_t));
+  listing->count = raw.len / sizeof(struct raw_name);
   listing->items = calloc(listing->count + 1, sizeof *listing->items);
   if (!listing->items) die("limit_reached", "out of memory");
-  const size_t *pairs = (const size_t *)raw.data;
+  const struct raw_name *found = (const struct raw_name *)raw.data;
   for (size_t i = 0; i < listing->count; i++) {
-    listing->items[i].name = (char *)listing->names.data + pairs[2 * i];
-    listing->items[i].name_len = pairs[2 * i + 1];
+    listing->items[i].name = (char *)listing->names.data + found[i].offset;
+    listing->items[i].name_len = found[i].len;
+    listing->items[i].ino = found[i].ino;
   }
   free(raw.data);
   return got == 0;
 }
 
-void listing_read(int dir, const char *name, struct listing *out) {
+static bool stopped;
+
+void listing_stop(bool stop) { __atomic_store_n(&stopped, stop, __ATOMIC_RELAXED); }
+
+void listing_read_names(int dir, const char *name, struct listing *out) {
   memset(out, 0, sizeof *out);
-  out->fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (out->fd < 0 || !read_names(out)) {
-    out->error = errno;
+  if (__atomic_load_n(&stopped, __ATOMIC_RELAXED)) {
+    out->fd = -1;
+    out->error = ECANCELED;
     return;
   }
-  qsort(out->items, out->count, sizeof *out->items, by_name);
-  for (size_t i = 0; i < out->count; i++) {
-    struct item *item = &out->items[i];
-    struct stat stat;
-    if (fstatat(out->fd, item->name, &stat, AT_SYMLINK_NOFOLLOW) != 0) {
-      item->error = errno;
-      continue;
-    }
-    item->type = type_of(stat.st_mode);
-    item_stat(item, &stat);
-    if (item->type == 'c' || item->type == 'b') item->size = item->rdev;
-    if (item->type == 'd') item->size = 0;
+  out->fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (out->fd < 0 || !read_names(out)) out->error = errno;
+  else qsort(out->items, out->count, sizeof *out->items, by_name);
+}
+
+void item_look(int dir, struct item *item) {
+  struct stat stat;
+  if (fstatat(dir, item->name, &stat, AT_SYMLINK_NOFOLLOW) != 0) {
+    item->error = errno;
+    return;
   }
+  item->type = type_of(stat.st_mode);
+  item_stat(item, &stat);
+  if (item->type == 'c' || item->type == 'b') item->size = item->rdev;
+  if (item->type == 'd') item->size = 0;
+}
+
+void listing_read(int dir, const char *name, struct listing *out) {
+  listing_read_names(dir, name, out);
+  for (size_t i = 0; i < out->count && !out->error; i++) item_look(out->fd, &out->items[i]);
 }
 
 void listing_free(struct listing *listing) {

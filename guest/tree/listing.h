@@ -15,6 +15,7 @@ struct item {
   int error;    /* why it could not be looked at; 0: it could */
   uint8_t type; /* as in a record; 0: a socket */
   bool changed, unsettled, gone; /* gone: between the listing and the reading */
+  bool differs;                  /* changed, and not only so young that it may be */
   const char *link;         /* of a hard link: the path of the first one */
   const struct record *old; /* in the index */
   uint32_t old_at;
@@ -33,6 +34,12 @@ struct listing {
   bool live; /* of the directory that was cloned, and not of the clone */
 };
 void listing_read(int dir, const char *name, struct listing *out);
+/* The names alone, and the inode that each stands for. */
+void listing_read_names(int dir, const char *name, struct listing *out);
+/* Nothing more is read ahead: what is asked for is answered with ECANCELED. */
+void listing_stop(bool stop);
+/* What the rest of an item is. */
+void item_look(int dir, struct item *item);
 void listing_free(struct listing *listing);
 
 /* A directory that the walk will come to. */

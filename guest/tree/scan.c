@@ -34,7 +34,7 @@ struct walk {
   bool known_built;
   int64_t racy_from;
   int tree, live; /* the directory that is walked; the one that it was cloned from, or -1 */
-  uint64_t live_dev;
+  uint64_t tree_dev, live_dev;
 };
 
 struct tree_ref {
@@ -140,7 +140,7 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       continue;
     }
     while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) < 0) cursor_next(&old);
-    item.changed = true;
+    item.changed = item.differs = true;
     if (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item.name, item.name_len) == 0) {
       const struct record *record = old.entry.record;
       const struct stat_key *key = &block->stats[old.index];
@@ -151,6 +151,8 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       if (same && item.type == 'f' && walk->options->keep && item.size && !item.location.pack) same = false;
       memcpy(item.hash, record->hash, HASH_LEN);
       item.changed = !same;
+      const struct stat_key settled = {key->ino, key->ctime_ns, 0, 0};
+      item.differs = !same && !is_as_indexed(&item, &old.entry, &settled);
     }
     if (item.type == 'f') walk->result->files++, walk->result->bytes += item.size;
     else if (item.type != 'd') walk->result->files++;
@@ -324,13 +326,35 @@ static int open_here(struct walk *walk, int top) {
   return fd;
 }
 
-static struct listing clone_listing(struct walk *walk) {
+/*
+ * The directory at the walk's path in the clone. The clone says which names there are and what they stand for; what that is comes from
+ * `live` where it can: an inode that is as the index has it was so when the clone was made.
+ */
+static struct listing clone_listing(struct walk *walk, const struct listing *live) {
   struct listing listing;
-  const char *name;
-  const int dir = parent_below(walk->tree, (char *)walk->path.data, &name);
+  const char *name = ".";
+  const int dir = walk->path.len ? parent_below(walk->tree, (char *)walk->path.data, &name) : dup(walk->tree);
   if (dir < 0) die_errno("open", (char *)walk->path.data);
-  listing_read(dir, name, &listing);
+  listing_read_names(dir, name, &listing);
   close(dir);
+  const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
+  struct cursor old = {0};
+  if (block) cursor_start(&old, block->canonical, block->header->canonical_len);
+  const struct item *other = live->items, *end = live->items + live->count;
+  for (size_t i = 0; i < listing.count && !listing.error; i++) {
+    struct item *item = &listing.items[i];
+    while (other < end && name_compare(other->name, other->name_len, item->name, item->name_len) < 0) other++;
+    while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) < 0) cursor_next(&old);
+    const bool same = other < end && name_compare(other->name, other->name_len, item->name, item->name_len) == 0 && old.valid &&
+                      name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 && !other->error &&
+                      other->ino == item->ino && other->dev == walk->live_dev && is_as_indexed(other, &old.entry, &block->stats[old.index]);
+    if (same) {
+      char *own_name = item->name;
+      *item = *other;
+      item->name = own_name;
+      item->dev = walk->tree_dev;
+    } else item_look(listing.fd, item);
+  }
   return listing;
 }
 
@@ -372,10 +396,16 @@ static bool scan_below(struct walk *walk, const struct listing *listing, size_t 
     if (!skip_untouched(walk, &child_prefer, &root, &child_flags)) {
       if (walk->skips) ahead_offer(next, 1);
       struct listing child = ahead_listing(next);
+      if (walk->result->stopped) {
+        listing_free(&child);
+        path_pop(walk, before);
+        continue;
+      }
       child.live = from_live && !item->changed && live_is_as_indexed(walk, &child);
       if (from_live && !child.live) {
+        const struct listing cloned = clone_listing(walk, &child);
         listing_free(&child);
-        child = clone_listing(walk);
+        child = cloned;
       }
       if (child.fd < 0 && child.error == ENOENT) {
         item->gone = changed = true;
@@ -472,6 +502,16 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
   struct ignore_list *rules = listing.has_ignore ? ignore_load(fd, (char *)walk->path.data, above) : above;
   struct block *block = walk->have_index ? index_find(&walk->index, (char *)walk->path.data, walk->path.len) : NULL;
   size_t count = examine(walk, &listing, rules, filter, block);
+  if (walk->options->until_change) {
+    bool differs = !block || block->header->count != count;
+    for (size_t i = 0; i < count && !differs; i++) differs = items[i].differs;
+    if (differs) {
+      /* What is made of the rest is of no use to anybody. */
+      walk->result->stopped = true;
+      listing_stop(true);
+      count = 0;
+    }
+  }
   struct node prefer = {0};
   if (prefer_ref->present) prefer = node_load(walk->store, prefer_ref->root.location, prefer_ref->root.hash, (char *)walk->path.data);
 
@@ -573,8 +613,9 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   if (fd < 0) die_errno("open", options->directory);
   walk.tree = fd;
   walk.live = options->live && walk.have_index ? open(options->live, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-  struct stat live;
-  if (walk.live >= 0 && fstat(walk.live, &live) == 0) walk.live_dev = live.st_dev;
+  struct stat stat;
+  if (fstat(fd, &stat) == 0) walk.tree_dev = stat.st_dev;
+  if (walk.live >= 0 && fstat(walk.live, &stat) == 0) walk.live_dev = stat.st_dev;
   struct tree_ref prefer = {0};
   if (options->prefer) {
     struct node top = node_load(store, options->prefer->location, options->prefer->hash, "");
@@ -589,16 +630,25 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   uint32_t flags;
   if (!skip_untouched(&walk, &prefer, &top, &flags)) {
     struct listing listing;
-    listing_read(fd, ".", &listing);
+    listing_read(walk.live >= 0 ? walk.live : fd, ".", &listing);
+    if (walk.live >= 0) {
+      const struct listing cloned = clone_listing(&walk, &listing);
+      listing_free(&listing);
+      listing = cloned;
+    }
     scan_dir(&walk, listing, NULL, options->selection.count > 0, &prefer, &top, &flags);
   }
-  finish_root(&walk, fd, &top, flags);
+  listing_stop(false);
+  if (!result->stopped) finish_root(&walk, fd, &top, flags);
   if (walk.live >= 0) close(walk.live);
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
     if (!walk.index.blocks[i].kept) result->index_changed = true;
-  if (options->new_index_path && result->index_changed)
-    index_write(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis);
+  if (options->new_index_path && result->index_changed) {
+    if (options->index_later)
+      index_write_aside(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis);
+    else index_write(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis);
+  }
   for (size_t i = 0; i < walk.links.cap; i++) free(walk.links.slots[i].value);
   free(walk.links.slots);
   free(walk.known.slots);

@@ -37,17 +37,19 @@ struct scan_options {
   bool keep;           /* store contents, not only their names */
   bool whole_tree;     /* of a read-only snapshot of a whole directory */
   const char *live;    /* that directory itself; NULL: it is not at hand */
+  bool until_change;   /* only look whether something is not as the index has it: then there is no root */
   struct selection selection;
   const struct root *prefer; /* after a restore: the tree whose places the index shall name */
   const struct map *written;
   const struct map *touched; /* after a restore: directories that are not in here are as the index says */
   int64_t moment_ns; /* the filesystem's time before the walk; 0: ask it */
+  bool index_later;  /* the new index is there when index_settle() has returned: it is written while the disk is waited for */
 };
 
 struct scan_result {
   struct root root;
   uint64_t files, directories, bytes, hashed, sockets, unsettled;
-  bool index_changed;
+  bool index_changed, stopped;
   char *nested; /* a btrfs subvolume inside, which a snapshot of the whole does not hold; owned by the caller */
 };
 

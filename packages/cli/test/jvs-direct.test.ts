@@ -108,6 +108,21 @@ describe('without Node', () => {
     }
   });
 
+  test.skipIf(!canMount)(
+    'a fork of either of two snapshots of one tree on btrfs has nothing to restore',
+    async () => {
+      await using mounted = await MountedFilesystem.create('btrfs', jvs.home);
+      const cwd = await workspace(mounted.path);
+      for (const tag of ['one', 'two']) await withoutNode(['snapshot', tag, '--tag', tag], cwd);
+      for (const tag of ['one', 'two']) {
+        await jvs.ok(['worktree', 'fork', tag, `of-${tag}`], { cwd });
+        const side = join(cwd, `../worktrees/of-${tag}/main`);
+        expect(await withoutNode(['restore', 'HEAD'], side)).toMatchObject({ code: 0, stderr: '' });
+        expect(await jvs.json(['snapshot', 'again'], { cwd: side })).toMatchObject({ new_bytes: 0 });
+      }
+    },
+  );
+
   test('what is more than plain is left to Node, and nothing is changed', async () => {
     const cwd = await workspace();
     await withoutNode(['snapshot', 'one', '--tag', 'one'], cwd);

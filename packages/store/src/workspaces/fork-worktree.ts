@@ -8,7 +8,7 @@ import { killPoint } from './kill-point.ts';
 import { checkName } from './names.ts';
 import { type RestoreAnswer, rootHash } from './scan-answer.ts';
 import type { SnapshotRecord, WorktreeRecord } from './snapshot-record.ts';
-import { copyIndex } from './workspace-index.ts';
+import { copyIndex, writeIndexBasis } from './workspace-index.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
 const isSubvolume = async (session: WorkspaceSession, dir: string): Promise<boolean> =>
@@ -30,8 +30,10 @@ const cloneWhole = async (
   }
   if (!(await isSubvolume(session, tree))) return undefined;
   await program.request('subvolume-snapshot', { from: tree, to: payload });
-  if (existsSync(layout.treeIndex(base.snapshot_id)))
+  if (existsSync(layout.treeIndex(base.snapshot_id))) {
     copyIndex(layout.treeIndex(base.snapshot_id), layout.index(name));
+    writeIndexBasis(layout.index(name), base.snapshot_id);
+  }
   return base.payload_root_hash;
 };
 

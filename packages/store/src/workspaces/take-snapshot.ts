@@ -9,7 +9,7 @@ import { killPoint } from './kill-point.ts';
 import { checkNote, checkTag } from './names.ts';
 import { rootHash, type ScanAnswer } from './scan-answer.ts';
 import type { EngineName, SnapshotRecord } from './snapshot-record.ts';
-import { copyIndex, writeIndexBasis } from './workspace-index.ts';
+import { shareIndex, writeIndexBasis } from './workspace-index.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 import { indexHolds, payloadOf } from './worktree-scan.ts';
 
@@ -272,7 +272,7 @@ class Taking {
     const index = layout.index(record.worktree_name);
     if (existsSync(this.#newIndex)) renameSync(this.#newIndex, index);
     else writeIndexBasis(index, this.#id);
-    if (record.storage === 'tree') copyIndex(index, layout.treeIndex(this.#id));
+    if (record.storage === 'tree') shareIndex(index, layout.treeIndex(this.#id));
   }
 }
 

@@ -1,4 +1,4 @@
-import { closeSync, constants, copyFileSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, constants, copyFileSync, linkSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
 
 const basisAt = 104;
 const basisBytes = 32;
@@ -38,4 +38,18 @@ export const writeIndexBasis = (path: string, basis: string): void => {
 export const copyIndex = (from: string, to: string): void => {
   rmSync(to, { force: true });
   copyFileSync(from, to, constants.COPYFILE_FICLONE);
+};
+
+/**
+ * A second name for an index, which is only ever replaced; but for its basis, which then is a snapshot of the same tree and keeps the
+ * same places alive. A copy would have to be written to the disk before it can share anything.
+ */
+export const shareIndex = (from: string, to: string): void => {
+  rmSync(to, { force: true });
+  try {
+    linkSync(from, to);
+  } catch {
+    // Too many names, or a filesystem that knows only one.
+    copyIndex(from, to);
+  }
 };
