@@ -288,7 +288,10 @@ describe('branches', () => {
     expect(conflict.stderr).toContain('C /root/file');
     expect(conflict.stderr).toContain('coppice merge twig-2 trunk --prefer');
     expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('two');
-    await cli.ok('merge', 'twig-2', 'trunk', '--prefer', 'theirs');
+    expect(await cli.ok('merge', 'twig-2', 'trunk', '--dry-run')).toContain('; 1 conflict would stop it');
+    expect(await cli.ok('merge', 'twig-2', 'trunk', '--prefer', 'theirs')).toContain(
+      'merged 0 changes of twig-2 into trunk; 1 conflict settled: taken from twig-2\nundo: ',
+    );
     expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('three');
 
     const tree = await cli.ok('tree');

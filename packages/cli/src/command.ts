@@ -1,6 +1,6 @@
 import { errorKinds } from '@coppice/protocol/errors';
 import { Cli } from './cli.ts';
-import { describeError } from './failure.ts';
+import { asInterrupted, describeError } from './failure.ts';
 import { runProgram } from './program.ts';
 
 /** The whole of one call of the command: what it prints, and the exit code it leaves. */
@@ -25,7 +25,7 @@ export const main = async (argv: readonly string[]): Promise<void> => {
     await runProgram(cli, argv);
     process.exitCode = cli.exitCode;
   } catch (error) {
-    const { text, json, exitCode } = describeError(error);
+    const { text, json, exitCode } = describeError(interrupted.signal.aborted ? asInterrupted(error) : error);
     const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
     process.stderr.write(
       cli.out.isJson || own.includes('--json') ? `${JSON.stringify(json)}\n` : `${text}\n`,

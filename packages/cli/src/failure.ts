@@ -26,6 +26,12 @@ export const describeError = (
   };
 };
 
+/** After Ctrl-C a connection is gone because the command closed it: that is no news about the daemon. */
+export const asInterrupted = (error: unknown): unknown =>
+  error instanceof CoppiceError && error.code === 'unavailable'
+    ? new CoppiceError('cancelled', 'interrupted', { cause: error })
+    : error;
+
 const toCoppiceError = (error: unknown): CoppiceError => {
   if (error instanceof CoppiceError) return error;
   const { code, path, message } = error as NodeJS.ErrnoException;

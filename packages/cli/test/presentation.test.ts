@@ -3,7 +3,7 @@ import { CoppiceError, errorKinds } from '@coppice/protocol/errors';
 import { describe, expect, test } from 'vitest';
 import { daemonFailure } from '../src/daemon/daemon-failure.ts';
 import { exitCodeOf } from '../src/exit-code.ts';
-import { describeError } from '../src/failure.ts';
+import { asInterrupted, describeError } from '../src/failure.ts';
 import { changeLine, changeSummary } from '../src/ui/changes.ts';
 import { formatBytes, formatCommand, formatDuration, printable } from '../src/ui/format.ts';
 import { drawLineage } from '../src/ui/lineage.ts';
@@ -102,6 +102,7 @@ test('a network policy is one line', () => {
   expect(describeNetwork({ ...none, allow_internet: true, allowed_ports: [443], deny: ['192.0.2.1'] })).toBe(
     'internet, ports 443 only, never 192.0.2.1',
   );
+  expect(describeNetwork({ ...none, allowed_ports: [443] })).toBe('none, ports 443 only');
 });
 
 describe('lineage', () => {
@@ -176,6 +177,13 @@ describe('errors', () => {
   test('a file that is not there is no crash', () => {
     const missing = Object.assign(new Error('ENOENT'), { code: 'ENOENT', path: '/nowhere' });
     expect(describeError(missing)).toMatchObject({ exitCode: 5, json: { error: { code: 'not_found' } } });
+  });
+
+  test('a connection that ended because the command was interrupted is not called lost', () => {
+    const lost = new CoppiceError('unavailable', 'the connection to the daemon was lost');
+    expect(asInterrupted(lost)).toMatchObject({ code: 'cancelled', message: 'interrupted' });
+    const full = new CoppiceError('no_space', 'the disk is full');
+    expect(asInterrupted(full)).toBe(full);
   });
 
   test('why the daemon cannot start is said as it said it', () => {

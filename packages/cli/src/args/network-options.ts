@@ -16,8 +16,8 @@ export const addNetworkOptions = (command: Command): Command =>
   command
     .option('--internet', 'let it reach the internet')
     .option('--inter-sandbox', 'let it reach other sandboxes')
-    .option('--allow-port <port>', 'reach only these ports (repeatable)', collectPorts)
-    .option('--allow <address>', 'reach this address or block (repeatable)', collect)
+    .option('--allow-port <port>', 'reach only these ports (repeatable); names need 53 too', collectPorts)
+    .option('--allow <address>', 'reach this IPv4 address or block (repeatable)', collect)
     .option('--deny <address>', 'never reach this address or block (repeatable)', collect)
     .option(
       '--host-port <port>',

@@ -1,5 +1,5 @@
 import type { SandboxDetail } from '@coppice/protocol';
-import { formatAge, formatBytes, formatDuration } from '../ui/format.ts';
+import { formatAge, formatBytes, formatDuration, plural } from '../ui/format.ts';
 import { describeNetwork } from '../ui/network.ts';
 import { facts } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
@@ -32,7 +32,7 @@ const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
       `${usage ? `${formatBytes(usage.disk_referenced_bytes)} of ` : ''}${formatBytes(sandbox.disk_mb * 2 ** 20)}`,
     ],
     ['processes', `${usage ? `${usage.pids} of ` : ''}${sandbox.pids}`],
-    ['out of memory', usage && usage.oom_kills > 0 ? `${usage.oom_kills} kills` : 'never'],
+    ['out of memory', usage && usage.oom_kills > 0 ? plural(usage.oom_kills, 'kill') : 'never'],
     ['variables', none(sandbox.env_names.join(', '))],
     ['labels', none(labels.join(', '))],
     ['workspace', sandbox.workspace ?? 'none'],

@@ -14,6 +14,14 @@ type Conflicts = Merged['conflicts'];
 const conflictLines = (conflicts: Conflicts): string[] =>
   conflicts.map(({ path, ours, theirs }) => `C ${printableName(path)} (here ${ours}, there ${theirs})`);
 
+/** What becomes of the paths that both sides changed; without a side they stop the merge. */
+const settled = (conflicts: Conflicts, prefer: Options['prefer'], from: string, into: string): string => {
+  if (conflicts.length === 0) return '';
+  const count = plural(conflicts.length, 'conflict');
+  if (prefer === undefined) return `; ${count} would stop it`;
+  return `; ${count} settled: ${prefer === 'ours' ? `kept as in ${into}` : `taken from ${from}`}`;
+};
+
 /** The error of a merge with the paths and the next command, by the names that were typed. */
 const withPaths = (error: unknown, from: string, into: string): unknown => {
   if (!(error instanceof CoppiceError) || error.code !== 'conflict') return error;
@@ -54,9 +62,12 @@ export const define: DefineCommand = (program, cli) => {
           merged.undo_snapshot_id === null
             ? []
             : [`undo: coppice restore ${into} ${merged.undo_snapshot_id}`];
-        return [...merged.changes.map(changeLine), ...conflictLines(merged.conflicts), done, ...undo].join(
-          '\n',
-        );
+        return [
+          ...merged.changes.map(changeLine),
+          ...conflictLines(merged.conflicts),
+          done + settled(merged.conflicts, prefer, from, into),
+          ...undo,
+        ].join('\n');
       });
     });
 };

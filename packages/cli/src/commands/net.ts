@@ -20,7 +20,8 @@ export const define: DefineCommand = (program, cli) => {
     .addHelpText(
       'after',
       examples(
-        'coppice net dev --internet --allow-port 443',
+        'coppice net dev --internet --allow-port 443 --allow-port 53',
+        'coppice net dev --allow 198.51.100.7 --allow-port 443',
         'coppice net dev --host-port 5432',
         'coppice net dev --none',
       ),

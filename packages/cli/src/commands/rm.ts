@@ -3,7 +3,7 @@ import { type DefineCommand, examples, verb } from '../verb.ts';
 const isSnapshot = (ref: string): boolean => /^sn_[0-9a-z]{26}$/.test(ref) || ref.includes(':');
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'rm', 'Destroy sandboxes with their disks, or delete snapshots')
+  verb(program, 'rm', 'Destroy sandboxes with their disks (their snapshots stay), or delete snapshots')
     .argument('<ref...>', 'sandboxes by name or id; snapshots by id or as sandbox:snapshot')
     .addHelpText(
       'after',

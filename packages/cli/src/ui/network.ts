@@ -8,8 +8,8 @@ export const describeNetwork = (policy: NetworkPolicyBody): string => {
     ...policy.allow,
     ...policy.allow_host_ports.map((port) => `port ${port} of the host`),
   ].filter((part) => part !== '');
-  if (reach.length === 0) return 'none';
   const ports = policy.allowed_ports.length > 0 ? `, ports ${policy.allowed_ports.join(' ')} only` : '';
   const deny = policy.deny.length > 0 ? `, never ${policy.deny.join(' ')}` : '';
-  return reach.join(', ') + ports + deny;
+  // Rules that wait for something to be allowed are rules all the same: nobody should have to guess that they are there.
+  return (reach.join(', ') || 'none') + ports + deny;
 };
