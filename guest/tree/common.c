@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "progress.h"
+
 bool workspace_touched;
 bool is_command;
 void (*instead_of_dying)(void);
@@ -16,6 +18,7 @@ void (*instead_of_dying)(void);
 static pthread_mutex_t dying = PTHREAD_MUTEX_INITIALIZER;
 
 void die(const char *code, const char *format, ...) {
+  progress_clear();
   if (instead_of_dying) instead_of_dying();
   pthread_mutex_lock(&dying);
   char message[5000];

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "below.h"
+#include "progress.h"
 
 #define PIECE (1024 * 1024)
 #define DIRECT_UNIT 4096
@@ -99,6 +100,7 @@ static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory,
       blake3_update(&state, memory->bytes, got);
       if (to.fd >= 0) copy_piece(&to, memory->bytes, got, at, path);
       at += got;
+      progress_add(0, got);
       if (got < want) {
         ended = true;
         break;
@@ -162,6 +164,7 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
       small_len = read_some(fd, memory->bytes, LARGE_FILE + 1, 0, path);
       out->size = small_len;
       blake3_hash(memory->bytes, small_len, out->hash);
+      progress_add(0, small_len);
     }
     if (fstat(fd, &after) != 0) die_errno("stat", path);
     const bool settled = same_moment(&before, &after) && out->size == (uint64_t)after.st_size;
@@ -205,6 +208,7 @@ static int open_in_tree(int tree, const char *path) {
 
 void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
                   struct content_memory *memory) {
+  progress_add(1, 0);
   if (record->size == 0) return;
   uint8_t hash[HASH_LEN];
   uint64_t size = record->size;
@@ -217,6 +221,7 @@ void content_give(struct store *store, int tree, const struct record *record, st
     if (!at.pack || size > PIECE) die("corrupt", "the stored content of %s is nowhere to be found", path);
     store_read(store, at, memory->bytes, size);
     blake3_hash(memory->bytes, size, hash);
+    progress_add(0, size);
     if (at.len) {
       for (uint64_t done = 0; done < size; done += 4096) {
         const size_t here = size - done < 4096 ? (size_t)(size - done) : 4096;
@@ -243,6 +248,7 @@ const char *content_check(struct store *store, const struct record *record, stru
     if (!at.pack || size > PIECE) return "its stored content is nowhere to be found";
     if (!store_try_read(store, at, memory->bytes, size)) return "its stored content is missing";
     blake3_hash(memory->bytes, size, hash);
+    progress_add(0, size);
   }
   return size == record->size && memcmp(hash, record->hash, HASH_LEN) == 0 ? NULL
                                                                            : "its stored content does not match its hash";

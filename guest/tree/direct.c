@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "places.h"
+#include "progress.h"
 #include "restore.h"
 #include "take.h"
 
@@ -220,6 +221,7 @@ void do_directly(char **command) {
   while (*words && **words == '-') words++;
   struct request request;
   if (!*words || !understand(words + 1, &request) || !session_open(command)) return;
+  progress_watch(words);
   if (!request.restores) take_as_asked(&request);
   struct target target;
   if (!find_target(request.word, &target)) give_up();

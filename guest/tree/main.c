@@ -24,6 +24,7 @@
 
 #include "direct.h"
 #include "places.h"
+#include "progress.h"
 #include "restore.h"
 #include "verify.h"
 
@@ -288,6 +289,7 @@ static void become(char **command) {
   close_range(3, ~0u, 0);
   /* Every path that comes is absolute; the directory of the command must not be held. */
   if (chdir("/") != 0) die_errno("enter", "/");
+  progress_watch(command);
 }
 
 /* The output comes last: who sees it closed finds nothing of ours held any more. */

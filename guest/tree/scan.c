@@ -14,6 +14,7 @@
 #include "ignore.h"
 #include "jobs.h"
 #include "listing.h"
+#include "progress.h"
 #include "xattrs.h"
 
 /* Kernel clocks tick at 100 Hz at the slowest; what changed within two ticks of the walk's start is read again. */
@@ -502,6 +503,7 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
   struct ignore_list *rules = listing.has_ignore ? ignore_load(fd, (char *)walk->path.data, above) : above;
   struct block *block = walk->have_index ? index_find(&walk->index, (char *)walk->path.data, walk->path.len) : NULL;
   size_t count = examine(walk, &listing, rules, filter, block);
+  progress_add(count, 0);
   if (walk->options->until_change) {
     bool differs = !block || block->header->count != count;
     for (size_t i = 0; i < count && !differs; i++) differs = items[i].differs;
@@ -640,6 +642,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   }
   listing_stop(false);
   if (!result->stopped) finish_root(&walk, fd, &top, flags);
+  progress_clear();
   if (walk.live >= 0) close(walk.live);
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "jobs.h"
+#include "progress.h"
 
 struct check {
   struct record record;
@@ -52,6 +53,7 @@ static void report(struct verify_result *result, const char *path, const char *p
 static void check_one(void *context, size_t at, struct content_memory *memory) {
   struct round *round = context;
   struct check *check = &round->checks[at];
+  progress_add(1, 0);
   check->problem = content_check(round->store, &check->record, check->location, memory);
 }
 
@@ -106,4 +108,5 @@ void verify(struct store *store, const struct root *root, bool contents, struct 
   struct record record = {.type = 'd'};
   memcpy(record.hash, root->hash, HASH_LEN);
   verify_node(store, result, contents, &record, root->location, "");
+  progress_clear();
 }

@@ -347,6 +347,25 @@ describe('answers', () => {
     expect((await jvs.bash('jvs history > /dev/null', { cwd })).code).toBe(0);
   });
 
+  test('what takes a while counts what it reads on the terminal, and takes the line away again', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'large'), Buffer.alloc(64 << 20, 'x'));
+    const counts = async (command: string): Promise<boolean> => {
+      const { code, stdout } = await jvs.bash(command, { cwd, env: { JVS_PROGRESS_AFTER_MS: '0' } });
+      expect(code).toBe(0);
+      const rest = stdout.slice(stdout.lastIndexOf('\r\u001b[K') + 1);
+      expect(rest).not.toContain(' read');
+      return /\r\d+ files, [\d.]+ [KM]iB read\u001b\[K\r/.test(stdout);
+    };
+    const onTerminal = (command: string) => `script -qec '${command}' /dev/null`;
+    expect(await counts(onTerminal('jvs snapshot one'))).toBe(true);
+    await writeFile(join(cwd, 'large'), Buffer.alloc(64 << 20, 'y'));
+    expect(await counts(onTerminal('jvs snapshot --json two'))).toBe(true);
+    expect(await counts(onTerminal('jvs verify --all'))).toBe(true);
+    expect(await counts(onTerminal('jvs verify --all --no-progress'))).toBe(false);
+    expect(await counts('jvs verify --all 2>&1')).toBe(false);
+  });
+
   test('settings are kept, checked and used', async () => {
     const cwd = await fresh();
     await jvs.ok(['config', 'set', 'default_tags', 'always'], { cwd });
