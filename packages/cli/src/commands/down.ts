@@ -83,10 +83,10 @@ export const define: DefineCommand = (program, cli) => {
       cli.out.result(value, () => {
         if (options.purge) return `Stopped, and removed everything of ${cli.home}.`;
         if (daemon === undefined) return `The daemon of ${cli.home} was not running.`;
-        const many = running === 1 ? '1 sandbox goes' : `${running} sandboxes go`;
+        const [many, them] = running === 1 ? ['1 sandbox goes', 'it'] : [`${running} sandboxes go`, 'them'];
         return running === 0
           ? 'The daemon has stopped.'
-          : `The daemon has stopped. ${many} on; the next \`coppice up\` finds them. To stop them too: coppice up -d && coppice down --stop`;
+          : `The daemon has stopped. ${many} on; the next \`coppice up\` finds ${them}. To stop ${them} too: coppice up -d && coppice down --stop`;
       });
     });
 };
