@@ -24,23 +24,33 @@ export class ReadMemory {
   /** Full ones that may hold the beginning of a message whose end has not come. */
   readonly #behind: Slab[] = [];
   #current = this.#take();
+  #takenBytes = 0;
   #filledBytes = 0;
 
   /** Where the next read goes. */
   next(): Buffer {
     if (slabBytes - this.#filledBytes < leastReadBytes) {
+      const { memory } = this.#current;
       this.#behind.push(this.#current);
       this.#current = this.#take();
-      this.#filledBytes = 0;
+      // What waits for its end goes along, so that both lie side by side.
+      this.#filledBytes = memory.copy(this.#current.memory, 0, this.#takenBytes, this.#filledBytes);
+      this.#takenBytes = 0;
     }
     return this.#current.memory.subarray(this.#filledBytes);
   }
 
-  /** What the read has brought. */
+  /** What the read has brought, behind what waits. */
   filled(bytes: number): Buffer {
-    const start = this.#filledBytes;
     this.#filledBytes += bytes;
-    return this.#current.memory.subarray(start, this.#filledBytes);
+    return this.#current.memory.subarray(this.#takenBytes, this.#filledBytes);
+  }
+
+  /** The first bytes of that, which wait no longer. */
+  taken(bytes: number): Buffer {
+    const start = this.#takenBytes;
+    this.#takenBytes += bytes;
+    return this.#current.memory.subarray(start, this.#takenBytes);
   }
 
   /**

@@ -2,6 +2,7 @@ import net from 'node:net';
 import WebSocket, { type RawData } from 'ws';
 import type { Connection } from './connection.ts';
 import { type Endpoint, pathPrefix, placeOf } from './endpoint.ts';
+import { MessageBounds } from './message-bounds.ts';
 import { errorFromConnection, errorFromProblem } from './problem.ts';
 import { ReadMemory } from './read-memory.ts';
 
@@ -18,18 +19,17 @@ export interface BinaryMessage {
   readonly release: () => void;
 }
 
-/**
- * Reads in larger steps than sockets do by themselves: most messages then lie whole in what was read, and are not put together
- * from parts in yet another buffer.
- */
+/** Reads in larger steps than sockets do by themselves, and passes messages on that lie whole in what was read. */
 const connectPlain = (endpoint: Endpoint, memory: ReadMemory): net.Socket => {
+  const bounds = new MessageBounds();
   const socket: net.Socket = net.connect({
     ...placeOf(endpoint),
     noDelay: true,
     onread: {
       buffer: () => memory.next(),
       callback: (length) => {
-        socket.emit('data', memory.filled(length));
+        const whole = bounds.whole(memory.filled(length));
+        if (whole > 0) socket.emit('data', memory.taken(whole));
         return true;
       },
     },

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { CoppiceError } from '@coppice/protocol';
 import type { RawData, WebSocket } from 'ws';
 
@@ -16,14 +17,17 @@ const toBuffer = (data: RawData): Buffer => {
 /** A WebSocket as a sequence of messages, with back-pressure both ways. */
 export class MessageSocket {
   readonly #socket: WebSocket;
+  readonly #transport: Socket;
   readonly #queue: Message[] = [];
   readonly #closed = Promise.withResolvers<void>();
   #wake: (() => void) | undefined;
   #queuedBytes = 0;
   #open = true;
+  #gathering = false;
 
-  constructor(socket: WebSocket) {
+  constructor(socket: WebSocket, transport: Socket) {
     this.#socket = socket;
+    this.#transport = transport;
     socket.on('message', (data, isBinary) => {
       const buffer = toBuffer(data);
       this.#queue.push(isBinary ? { binary: buffer } : { text: buffer.toString() });
@@ -69,6 +73,7 @@ export class MessageSocket {
    */
   send(data: string | Uint8Array, onSent: () => void = () => {}): Promise<void> | undefined {
     if (!this.#open) throw new CoppiceError('cancelled', 'the caller closed the connection');
+    this.#gather();
     if (this.#socket.bufferedAmount < highWaterBytes) {
       this.#socket.send(data, onSent);
       return undefined;
@@ -80,6 +85,17 @@ export class MessageSocket {
           reject(new CoppiceError('cancelled', 'the caller closed the connection', { cause: error }));
         else resolve();
       });
+    });
+  }
+
+  /** What is sent in one turn leaves in one write. */
+  #gather(): void {
+    if (this.#gathering) return;
+    this.#gathering = true;
+    this.#transport.cork();
+    process.nextTick(() => {
+      this.#gathering = false;
+      this.#transport.uncork();
     });
   }
 

@@ -101,7 +101,7 @@ export class HttpServer {
         route.path,
         { websocket: true, preValidation: async (request) => void this.#call(request, route) },
         (socket, request) => {
-          const messages = new MessageSocket(socket);
+          const messages = new MessageSocket(socket, request.raw.socket);
           const abort = new AbortController();
           void messages.closed.then(() => abort.abort());
           const call = this.#call(request, route, abort.signal, false);
