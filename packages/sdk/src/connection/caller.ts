@@ -1,7 +1,8 @@
 import type { Readable } from 'node:stream';
 import type { RouteBody, RouteName, RouteParams, RouteQuery, RouteResult } from '@coppice/protocol';
 import { routeTable } from '../route-table.ts';
-import type { Connection, HttpCall } from './connection.ts';
+import type { Connection } from './connection.ts';
+import type { HttpCall } from './http-call.ts';
 import { errorFromStreamEvent } from './problem.ts';
 import { parseServerSentEvents, type ServerSentEvent } from './server-sent-events.ts';
 

@@ -1,24 +1,12 @@
 import type http from 'node:http';
 import type { IncomingMessage, RequestOptions } from 'node:http';
 import type https from 'node:https';
-import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { WholeAnswer } from './answer-parser.ts';
 import { DocumentCalls } from './document-calls.ts';
 import { type Endpoint, pathPrefix } from './endpoint.ts';
+import type { HttpCall } from './http-call.ts';
 import { errorFromConnection, errorFromProblem } from './problem.ts';
-
-export interface HttpCall {
-  readonly method: string;
-  readonly path: string;
-  /** JSON text. */
-  readonly body?: string;
-  /** A byte stream instead of JSON. */
-  readonly upload?: Readable;
-  readonly uploadBytes?: number;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly signal?: AbortSignal;
-}
 
 const maxFreeSockets = 64;
 
