@@ -190,6 +190,12 @@ describe('bad requests to execute', () => {
     });
   });
 
+  it('what is missing in the sandbox is looked for in the sandbox, says the hint', async () => {
+    await expect(agent.guest.exec({ argv: ['no-such-program'] })).rejects.toMatchObject({
+      hint: expect.stringContaining('inside the sandbox'),
+    });
+  });
+
   it('thousands of variables and a megabyte of arguments are fine, and too much is refused clearly', async () => {
     const env = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`VARIABLE_${i}`, `${i}`]));
     expect((await run(agent.guest, { argv: shell('env | grep -c ^VARIABLE_'), env })).stdout).toBe('5000\n');

@@ -34,6 +34,8 @@ const sendWindowMaxBytes = 16 << 20;
 const crossingBytes = 2 * frameMaxPayload;
 
 const hints: Readonly<Record<string, string>> = {
+  ENOENT:
+    'Look inside the sandbox, as with `coppice exec NAME -- ls -l PATH`; install or make what is missing.',
   ENOTEMPTY: 'Remove it recursively to remove what is in it as well.',
   ECONNREFUSED: 'Start the server in the sandbox first; it must listen on 127.0.0.1, ::1 or all addresses.',
   EAGAIN: 'End some processes of the sandbox, or raise its limit of processes.',
