@@ -86,6 +86,56 @@ describe('the daemon', () => {
   });
 });
 
+describe('update', () => {
+  test('changes what a sandbox is while it runs, and only what was named', async () => {
+    const name = await cli.ok(
+      'create',
+      '--memory',
+      '128m',
+      '-e',
+      'OLD=1',
+      '-l',
+      'team=a',
+      '--idle-timeout',
+      '1h',
+      '--idle-action',
+      'stop',
+    );
+    const other = `${name}-other`;
+    const words = [
+      '--name',
+      other,
+      '--memory',
+      '256m',
+      '-e',
+      'NEW=2',
+      '--unset-env',
+      'OLD',
+      '--idle-timeout',
+      'never',
+    ];
+    expect(await cli.ok('update', name, ...words)).toBe(other);
+    expect(await cli.json('info', other)).toMatchObject({
+      memory_mb: 256,
+      idle_timeout_s: null,
+      labels: { team: 'a' },
+      state: 'running',
+    });
+    expect(await cli.ok('exec', other, '--', 'sh', '-c', 'echo "$OLD/$NEW"')).toBe('/2');
+    await cli.ok('rm', other);
+  });
+
+  test('without a change it says what there is to change, and a value out of range changes nothing', async () => {
+    const name = await cli.ok('create', '--memory', '128m');
+    const nothing = await cli.run(['update', name]);
+    expect(nothing).toMatchObject({ code: 2, stderr: expect.stringContaining('coppice update --help') });
+    const { code } = await cli.run(['update', name, '--memory', '256m', '--cpus', '100000']);
+    expect(code).toBe(2);
+    expect(await cli.json('info', name)).toMatchObject({ memory_mb: 128 });
+    await cli.ok('rm', name);
+  });
+});
+
 describe('exec', () => {
   test('passes the exit code, the streams and binary input and output on', async () => {
     const failing = await cli.run(['exec', 'dev', '--', 'sh', '-c', 'echo out; echo err >&2; exit 7']);

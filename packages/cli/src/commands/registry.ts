@@ -15,6 +15,7 @@ const commandGroups = {
     create: () => import('./create.ts'),
     ls: () => import('./ls.ts'),
     info: () => import('./info.ts'),
+    update: () => import('./update.ts'),
     start: () => import('./start.ts'),
     stop: () => import('./stop.ts'),
     pause: () => import('./pause.ts'),
