@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +63,6 @@ static void say_size(struct buf *out, uint64_t bytes) {
 
 /* A reader that went away is no failure. */
 static void finish(const struct buf *answer) {
-  signal(SIGPIPE, SIG_IGN);
   for (size_t at = 0; at < answer->len;) {
     const ssize_t wrote = write(1, answer->data + at, answer->len - at);
     if (wrote > 0) at += (size_t)wrote;

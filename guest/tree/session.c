@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,9 @@ char *path_of(const char *format, ...) {
   return path;
 }
 
+/* Held by who gives up, for good, and by who commits: what the log names is not undone, and what is undone gets no line. */
+static pthread_mutex_t ending = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
 /* What is on its way and goes when this gives up. The intent is the first, and goes last. */
 static char *made[MADE_MAX];
 static size_t made_count;
@@ -52,9 +56,8 @@ static void sweep_temporaries(void) {
 
 /* Whatever went wrong: Node tries it again, and says what it is. A worktree that was touched is for it to finish. */
 void give_up(void) {
-  static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
   static bool undoing;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&ending);
   if (!undoing && !workspace_touched) {
     undoing = true;
     sweep_temporaries();
@@ -62,6 +65,7 @@ void give_up(void) {
   }
   if (session.kept_nodes) unlink(session.kept_nodes);
   umask(former_umask);
+  signal(SIGPIPE, SIG_DFL);
   size_t count = 0;
   while (command[count]) count++;
   char **arguments = calloc(count + 3, sizeof *arguments);
@@ -159,6 +163,8 @@ bool session_open(char **given) {
   if ((asked_engine && *asked_engine) || !find_workspace() || !read_repository() || is_there(path_of("%s/config.json", session.control)))
     return false;
   former_umask = umask(0077);
+  /* Nobody listening to a notice is no reason to stop halfway. */
+  signal(SIGPIPE, SIG_IGN);
   instead_of_dying = give_up;
   is_command = true;
   if (lock("store", LOCK_SH | LOCK_NB) < 0 || lock(path_of("worktree-%s", session.worktree), LOCK_EX | LOCK_NB) < 0 ||
@@ -201,12 +207,14 @@ void write_intent(const char *id, const char *format, ...) {
 }
 
 void commit(const char *type, const struct buf *data, bool durable) {
+  pthread_mutex_lock(&ending);
   const char *intent = made[0];
   made_count = 0;
   const int held = lock("log", LOCK_EX);
   history_append(&session.history, type, data, durable);
   close(held);
   made[0] = (char *)intent;
+  pthread_mutex_unlock(&ending);
 }
 
 void clear_intent(void) {

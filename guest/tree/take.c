@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "take.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -52,9 +51,9 @@ static void append_snapshot(const struct taken *taken, const char *note, const c
   free(data.data);
 }
 
-static void adopt_index(const char *new_index, const char *basis) {
-  if (rename(new_index, session.index) == 0) return;
-  if (errno != ENOENT) die_errno("replace", session.index);
+static void adopt_index(const char *new_index, bool changed, const char *basis) {
+  if (changed && rename(new_index, session.index) != 0) die_errno("replace", session.index);
+  if (changed) return;
   char padded[32] = {0};
   strncpy(padded, basis, sizeof padded - 1);
   const int fd = open(session.index, O_WRONLY | O_CLOEXEC);
@@ -98,7 +97,8 @@ bool take(const char *note, const char *const *tags, size_t tag_count, const cha
   /* Another engine must take it then, which Node says. */
   if (found.nested) give_up();
   const bool known = target_hash && is_known(&found, target_hash);
-  store_end_pack(&store, !known);
+  /* A large content may have taken the place of the one that a snapshot holds. */
+  store_end_pack(&store, !known || store.blobs_written);
   close(store.dir);
   kill_point("scan-stored");
   taken->root = found.root;
@@ -123,7 +123,7 @@ bool take(const char *note, const char *const *tags, size_t tag_count, const cha
   append_snapshot(taken, note, tags, tag_count, target_hash != NULL, whole_tree);
   kill_point("snapshot-committed");
   index_settle();
-  adopt_index(new_index, taken->id);
+  adopt_index(new_index, found.index_changed, taken->id);
   if (whole_tree) share_index(path_of("%s.index", tree));
   kill_point("snapshot-indexed");
   clear_intent();

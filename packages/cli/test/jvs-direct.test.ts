@@ -226,4 +226,26 @@ describe('without Node', () => {
     expect(await control(cwd, 'packs')).toHaveLength(2);
     expect(await jvs.json(['doctor'], { cwd })).toMatchObject({ healthy: true });
   });
+
+  test('without input, output and stderr, nothing of the workspace is written to in their place', async () => {
+    const cwd = await workspace();
+    await withoutNode(['snapshot', 'one'], cwd);
+    await appendFile(join(cwd, 'a'), ' more');
+    await jvs.bash('"$COPPICE_TREE_PROGRAM" jvs node-stand-in jvs.mjs restore HEAD <&- >&- 2>&-', { cwd });
+    expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true });
+    expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
+  });
+
+  test('a notice that nobody reads does not stop a snapshot', async () => {
+    const cwd = await workspace();
+    const { stdout } = await jvs.bash(
+      `exec 8> >(:)
+       wait $!
+       "$COPPICE_TREE_PROGRAM" jvs node-stand-in jvs.mjs snapshot one > /dev/null
+       echo more >> a
+       "$COPPICE_TREE_PROGRAM" jvs node-stand-in jvs.mjs restore HEAD 2>&8`,
+      { cwd },
+    );
+    expect(stdout).toMatch(/^Restored \w+ "one": /);
+  });
 });
