@@ -108,7 +108,7 @@ static bool find_target(const char *reference, struct target *out) {
   struct json partial;
   if (!found || !json_field(found->record, "partial_paths", &partial) || !json_is(partial, "null") ||
       !json_field_string(found->record, "payload_root_hash", out->hash, sizeof out->hash) ||
-      !json_field_string(found->record, "note", out->note, sizeof out->note) ||
+      !json_field_string(found->record, "note", out->note, sizeof out->note) || !is_plain(out->note) ||
       !json_field_string(found->record, "storage", storage, sizeof storage) ||
       !json_field_string(found->record, "root", root, sizeof root) || !root_parse(root, &out->root))
     return false;

@@ -413,7 +413,9 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
   }
   if (!work->applying) return true;
   mark_touched(work);
+  struct stat found;
   if (old && old->record->type == 'd') remove_entry(work, dir, old, old_at);
+  else if (!old && fstatat(dir, name, &found, AT_SYMLINK_NOFOLLOW) == 0) move_aside(work, dir, name);
   if (type == 'f') place_file(work, dir, name, new);
   else place_special(work, dir, name, new);
   work->result->written++;

@@ -160,6 +160,21 @@ describe('snapshot', () => {
 });
 
 describe('restore', () => {
+  test('moves ignored files aside that have the name of a restored one, and shows no control characters of its note', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'local'), 'stored');
+    await jvs.ok(['snapshot', 'with\u009b31m', '--tag', 'with'], { cwd });
+    await rm(join(cwd, 'local'));
+    await writeFile(join(cwd, '.jvsignore'), 'local\n');
+    await jvs.ok(['snapshot', 'without'], { cwd });
+    await writeFile(join(cwd, 'local'), 'only here');
+    const { stdout, stderr } = await jvs.spawned(['restore', 'with'], { cwd });
+    expect(stdout).toContain('"with\\x9b31m"');
+    expect(await readText(join(cwd, 'local'))).toBe('stored');
+    const [, kept = ''] = /1 ignored entries stood in the way and are now in (\S+)/.exec(stderr) ?? [];
+    expect(await readText(join(kept, '0'))).toBe('only here');
+  });
+
   test('does not take files for saved that were ignored until the restore took the rules away', async () => {
     const cwd = await fresh();
     await jvs.bash('echo f > f', { cwd });

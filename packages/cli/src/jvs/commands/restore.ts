@@ -1,5 +1,6 @@
 import { CoppiceError } from '@coppice/protocol/errors';
 import { type SnapshotRecord, shortId, type Workspace } from '@coppice/store/workspaces';
+import { printable } from '../../ui/format.ts';
 import type { JvsCommand } from '../command.ts';
 import type { JvsContext } from '../jvs-context.ts';
 import { snapshotLine } from '../snapshot-lines.ts';
@@ -78,7 +79,7 @@ export const restore: JvsCommand = {
       warnings: context.warnings,
     };
     context.answer(answer, () => [
-      `Restored ${shortId(target.snapshot_id)}${target.note ? ` "${target.note.split('\n')[0]}"` : ''}: ${written} written, ${removed} removed, ${adjusted} adjusted`,
+      `Restored ${shortId(target.snapshot_id)}${target.note ? ` "${printable(target.note.split('\n')[0] ?? '')}"` : ''}: ${written} written, ${removed} removed, ${adjusted} adjusted`,
     ]);
     return 0;
   },
