@@ -67,6 +67,9 @@ test.each([
   ['no status', 'HTTP/1.1 OK\r\n\r\n'],
   ['a head without end', `HTTP/1.1 200 OK\r\n${'x: y\r\n'.repeat(20_000)}`],
   ['more than was announced', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab'],
+  ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\ncontent-length: 2\r\n\r\nab'],
+  ['a list of lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nab'],
+  ['a length on another line', 'HTTP/1.1 200 OK\r\nContent-Length:\r\n 2\r\n\r\nab'],
   ['a chunk without a size', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n'],
   ['a size without end', `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${'1'.repeat(70_000)}`],
 ])('is refused: %s', (_, text) => {

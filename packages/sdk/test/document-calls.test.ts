@@ -57,6 +57,14 @@ test('a call is one write with its length in bytes, its token and the path of th
   ]);
 });
 
+test('a path that would begin another line is not sent', async () => {
+  const seen: string[] = [];
+  onRequest = (text) => seen.push(text);
+  for (const odd of ['/v1/x HTTP/1.1\r\nx: y', '/v1/x\n', '/v1/ü', '/v1/a b'])
+    await expect(calls.call({ method: 'GET', path: odd })).rejects.toThrow('not a path');
+  expect(seen).toEqual([]);
+});
+
 test('a connection is used again, and by one call at a time', async () => {
   const waiting: net.Socket[] = [];
   onRequest = (_, socket) => {

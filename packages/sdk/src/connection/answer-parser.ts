@@ -13,6 +13,15 @@ const idleUnlessToldMs = 5000;
 
 const malformed = (what: string): Error => new Error(`what came is no HTTP: ${what}`);
 
+/** Undefined: it is not said. One that cannot be understood, or another one beside it, would have us wait for what never comes. */
+const readLength = (head: string): string | undefined => {
+  const said = head.match(/\r\ncontent-length[ \t]*:[^\r]*/gi);
+  if (said === null) return undefined;
+  const [, length] = /^\r\ncontent-length:[ \t]*(\d{1,15})[ \t]*$/i.exec(said[0]) ?? [];
+  if (length === undefined || said.length > 1) throw malformed('its length cannot be told');
+  return length;
+};
+
 /** Cuts the parts of a chunked body out of what comes. */
 class ChunkedBody {
   readonly parts: Buffer[] = [];
@@ -97,7 +106,7 @@ export class AnswerParser {
     const [, minor, status] = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: |\r|$)/.exec(head) ?? [];
     if (status === undefined) throw malformed('it does not begin with a status');
     this.#status = Number(status);
-    const length = /\r\ncontent-length:[ \t]*(\d{1,15})[ \t]*(?:\r|$)/i.exec(head)?.[1];
+    const length = readLength(head);
     const isChunked = /\r\ntransfer-encoding:[^\r]*\bchunked[ \t]*(?:\r|$)/i.test(head);
     const closes = minor === '0' || /\r\nconnection:[^\r]*\bclose\b/i.test(head);
     const seconds = /\r\nkeep-alive:[^\r]*\btimeout=(\d{1,6})/i.exec(head)?.[1];

@@ -51,6 +51,8 @@ export class DocumentCalls {
 
   #request({ method, path, body }: HttpCall): string {
     const { url, socketPath, token } = this.#endpoint;
+    // Whoever makes a path encodes what is put into it; a line break that slipped through would begin another question.
+    if (!/^[\x21-\x7e]+$/.test(path)) throw new TypeError(`not a path: ${JSON.stringify(path)}`);
     const lines = [
       `${method} ${pathPrefix(this.#endpoint)}${path} HTTP/1.1`,
       `host: ${socketPath === undefined ? url.host : 'localhost'}`,
