@@ -134,9 +134,11 @@ static void move_aside(struct work *work, int dir, const char *name) {
   snprintf(to, sizeof to, "%llu", (unsigned long long)work->result->moved_aside++);
   if (renameat(dir, name, kept, to) != 0) {
     if (errno != EXDEV) die_errno("move aside", here(work));
+    /* With the name of this restore: what an earlier one kept may still be there, and be ignored too. */
     char beside[300];
-    snprintf(beside, sizeof beside, "%.200s.kept-by-restore", name);
+    snprintf(beside, sizeof beside, "%.200s.kept-by-restore-%.32s", name, strrchr(work->options->kept, '/') + 1);
     if (renameat(dir, name, dir, beside) != 0) die_errno("move aside", here(work));
+    (void)rmdir(work->options->kept);
   }
   close(kept);
 }

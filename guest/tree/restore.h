@@ -7,7 +7,7 @@
 struct restore_options {
   const char *directory;
   const char *staging; /* an empty directory on the same filesystem */
-  const char *kept;    /* where ignored files go that stand in the way; made when needed */
+  const char *kept;    /* where ignored files go that stand in the way; made when needed, or left out where they cannot be moved there */
   const char *tree;    /* the snapshot as a whole directory, or NULL */
   struct root from;    /* what the directory holds now */
   bool from_nothing;   /* it is empty */

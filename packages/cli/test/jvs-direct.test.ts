@@ -123,6 +123,27 @@ describe('without Node', () => {
     },
   );
 
+  test.skipIf(!canMount)(
+    'ignored files that have the name of a restored one are kept on btrfs, each time',
+    async () => {
+      await using mounted = await MountedFilesystem.create('btrfs', jvs.home);
+      const cwd = await workspace(mounted.path);
+      await withoutNode(['snapshot', 'with', '--tag', 'with'], cwd);
+      for (const [at, restore] of [
+        withoutNode,
+        (args: readonly string[]) => jvs.spawned(['--debug', ...args], { cwd }),
+      ].entries()) {
+        await writeFile(join(cwd, '.jvsignore'), 'a*\n');
+        await writeFile(join(cwd, 'a'), `only here ${at}`);
+        const { stderr } = await restore(['restore', 'with'], cwd);
+        const [, ending = ''] =
+          /1 ignored .* are now beside, with their names ending in (\S+)/.exec(stderr) ?? [];
+        expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
+        expect(await readFile(join(cwd, `a${ending}`), 'utf8')).toBe(`only here ${at}`);
+      }
+    },
+  );
+
   test('what is more than plain is left to Node, and nothing is changed', async () => {
     const cwd = await workspace();
     await withoutNode(['snapshot', 'one', '--tag', 'one'], cwd);

@@ -1,4 +1,4 @@
-import { mkdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { clearIntent, writeIntent } from './intent.ts';
@@ -142,7 +142,7 @@ export const restoreWorktree = async (
     complain(session, answer);
     if (answer.movedAside > 0) {
       session.notice(
-        `${answer.movedAside} ignored entries stood in the way and are now in ${layout.kept(operation)}`,
+        `${answer.movedAside} ignored entries stood in the way and are now ${existsSync(layout.kept(operation)) ? `in ${layout.kept(operation)}` : `beside, with their names ending in .kept-by-restore-${operation}`}`,
       );
     }
     clearIntent(layout, operation);
