@@ -1,5 +1,14 @@
+import { statfs } from 'node:fs/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { runProgram } from '../../programs/run-program.ts';
+
+const fullBelowBytes = 32 * 1024 * 1024;
+
+/** Some of what runsc writes fails on a full disk without saying so, with whatever error comes next. */
+const isFull = async (directory: string): Promise<boolean> => {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize < fullBelowBytes;
+};
 
 /** The commands of runsc for the sandboxes of one home. */
 export class Runsc {
@@ -42,7 +51,7 @@ export class Runsc {
     const command = this.#command('checkpoint', ...options, id);
     const { exitCode, stderr } = await runProgram(command, { accept: [128] });
     if (exitCode === 0) return;
-    if (/no space left|disk quota exceeded/i.test(stderr)) {
+    if (/no space left|disk quota exceeded/i.test(stderr) || (await isFull(imageDir))) {
       throw new CoppiceError('no_space', `there is no room for the memory of sandbox ${id}`, {
         hint: 'Delete snapshots and sandboxes that are no longer needed, or give the home a larger disk.',
       });
