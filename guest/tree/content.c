@@ -153,6 +153,9 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
   if (fd < 0 && errno == ELOOP) changed_kind(path);
   if (fd < 0) die_errno("read", path);
   memset(out, 0, sizeof *out);
+  /* A program that has mapped the file may go on writing to a page that waits for the disk, and its times stay as they are. Once
+     the page is on its way there, the next write is noticed. */
+  (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
   for (int attempt = 1;; attempt++) {
     struct stat before, after;
     if (fstat(fd, &before) != 0) die_errno("stat", path);

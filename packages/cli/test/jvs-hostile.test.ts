@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { appendFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
@@ -213,6 +213,26 @@ describe('a worktree that changes all the time', () => {
     await appendFile(join(cwd, 'small'), 'more');
     await jvs.ok(['restore', 'settled'], { cwd });
     expect(await digestOf(cwd)).toBe(before);
+  });
+
+  test('what a program writes through memory that it has mapped is stored, again and again', async () => {
+    const program = `
+import mmap, subprocess, time
+with open('mapped', 'w+b') as file:
+    file.truncate(4096)
+    memory = mmap.mmap(file.fileno(), 4096)
+    for letter in b'abc':
+        memory[0] = letter
+        time.sleep(0.1)
+        subprocess.run(['jvs', 'snapshot', chr(letter), '--tag', chr(letter)], check=True)`;
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'program.py'), program);
+    const { code, stderr } = await jvs.bash('python3 program.py', { cwd });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const letter of ['a', 'b', 'c']) {
+      await jvs.ok(['restore', letter], { cwd });
+      expect((await readFile(join(cwd, 'mapped'), 'utf8'))[0]).toBe(letter);
+    }
   });
 
   test('commands of every kind at once leave one history without a fault', async () => {
