@@ -65,6 +65,7 @@ test.each([
 test.each([
   ['another protocol', 'SSH-2.0-OpenSSH\r\n\r\n'],
   ['no status', 'HTTP/1.1 OK\r\n\r\n'],
+  ['a change of protocols', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
   ['a head without end', `HTTP/1.1 200 OK\r\n${'x: y\r\n'.repeat(20_000)}`],
   ['more than was announced', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab'],
   ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\ncontent-length: 2\r\n\r\nab'],

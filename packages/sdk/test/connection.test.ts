@@ -57,6 +57,14 @@ test('an answer that is no problem document still says what was asked', async ()
   });
 });
 
+test('an answer that is no JSON is no daemon’s', async () => {
+  answer = (_, response) => response.end('<html>sign in first</html>');
+  await expect(coppice.health()).rejects.toMatchObject({
+    code: 'unavailable',
+    message: expect.stringContaining('GET /v1/health'),
+  });
+});
+
 test('calls one after another share a connection and carry the token', async () => {
   const seen = new Set<unknown>();
   const tokens = new Set<string | undefined>();

@@ -10,6 +10,7 @@ const headEnd = Buffer.from('\r\n\r\n');
 const lineEnd = Buffer.from('\r\n');
 const headMaxBytes = 64 * 1024;
 const idleUnlessToldMs = 5000;
+const switchingProtocols = 101;
 
 const malformed = (what: string): Error => new Error(`what came is no HTTP: ${what}`);
 
@@ -96,6 +97,7 @@ export class AnswerParser {
     this.#readHead(this.#head.toString('latin1', 0, end));
     const rest = this.#head.subarray(end + headEnd.length);
     if (this.#status >= 200) return this.#pushBody(rest);
+    if (this.#status === switchingProtocols) throw malformed('it speaks another protocol from now on');
     // It only says that the answer is under way.
     this.#status = 0;
     this.#head = Buffer.alloc(0);

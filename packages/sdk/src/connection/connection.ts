@@ -6,7 +6,7 @@ import type { WholeAnswer } from './answer-parser.ts';
 import { DocumentCalls } from './document-calls.ts';
 import { type Endpoint, pathPrefix } from './endpoint.ts';
 import type { HttpCall } from './http-call.ts';
-import { errorFromConnection, errorFromProblem } from './problem.ts';
+import { errorFromConnection, errorFromForeignAnswer, errorFromProblem } from './problem.ts';
 
 const maxFreeSockets = 64;
 
@@ -29,7 +29,11 @@ export class Connection {
   /** One JSON document. */
   async json(call: HttpCall): Promise<unknown> {
     const text = await this.text(call);
-    return text === '' ? {} : JSON.parse(text);
+    try {
+      return text === '' ? {} : JSON.parse(text);
+    } catch (cause) {
+      throw errorFromForeignAnswer(text, this.where, asked(call), cause);
+    }
   }
 
   async text(call: HttpCall): Promise<string> {

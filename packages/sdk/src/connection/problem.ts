@@ -34,6 +34,18 @@ export const errorFromProblem = (status: number, body: string, asked: string): C
   });
 };
 
+/** A success that no daemon would have put so. */
+export const errorFromForeignAnswer = (
+  body: string,
+  where: string,
+  asked: string,
+  cause: unknown,
+): CoppiceError =>
+  new CoppiceError('unavailable', `${asked} was answered with no JSON: ${body.trim().slice(0, 200)}`, {
+    hint: `Look whether it is a Coppice daemon that listens at ${where}.`,
+    cause,
+  });
+
 /** What a failed connection means to the caller. */
 export const errorFromConnection = (cause: NodeJS.ErrnoException, where: string, asked: string): Error => {
   if (cause.name === 'AbortError' || cause.code === 'ABORT_ERR') {
