@@ -24,17 +24,22 @@ export interface SandboxOptions extends NetworkOptions {
   readonly workspace?: string;
 }
 
+export const addLimitOptions = (command: Command): Command =>
+  command
+    .option('--cpus <number>', 'processors it may use', parseNumber)
+    .option('-m, --memory <size>', 'memory, such as 512m or 2g', parseMegabytes)
+    .option('--disk <size>', 'disk, such as 10g', parseMegabytes)
+    .option('--pids <number>', 'processes and threads', parseWhole);
+
 /** What a new sandbox is like: the same for `create` and `run`. */
 export const addSandboxOptions = (command: Command, cli: Cli): Command =>
   addNetworkOptions(
-    command
-      .option('-i, --image <image>', 'image to start from (default: host)')
-      .option('--from <snapshot>', 'grow it from a snapshot or checkpoint')
-      .addOption(new Option('--driver <driver>', 'what isolates it').choices(['container', 'gvisor']))
-      .option('--cpus <number>', 'processors it may use', parseNumber)
-      .option('-m, --memory <size>', 'memory, such as 512m or 2g', parseMegabytes)
-      .option('--disk <size>', 'disk, such as 10g', parseMegabytes)
-      .option('--pids <number>', 'processes and threads', parseWhole)
+    addLimitOptions(
+      command
+        .option('-i, --image <image>', 'image to start from (default: host)')
+        .option('--from <snapshot>', 'grow it from a snapshot or checkpoint')
+        .addOption(new Option('--driver <driver>', 'what isolates it').choices(['container', 'gvisor'])),
+    )
       .option(
         '-e, --env <key=value>',
         'variable for every process in it (repeatable)',

@@ -3,8 +3,7 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { parseDurationSeconds } from '../args/duration.ts';
 import { collect, collectEnv, collectLabels } from '../args/key-value.ts';
-import { parseNumber, parseWhole } from '../args/number.ts';
-import { parseMegabytes } from '../args/size.ts';
+import { addLimitOptions } from '../args/sandbox-options.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface UpdateOptions {
@@ -52,17 +51,14 @@ const changesOf = (options: UpdateOptions): RouteBody<'updateSandbox'> => {
 };
 
 export const define: DefineCommand = (program, cli) => {
-  verb(
+  const update = verb(
     program,
     'update',
     'Change the name, limits, variables, labels or times of a sandbox, also while it runs',
   )
     .argument('<sandbox>', 'name or id')
-    .option('--name <name>', 'another name')
-    .option('--cpus <number>', 'processors it may use', parseNumber)
-    .option('-m, --memory <size>', 'memory, such as 512m or 2g', parseMegabytes)
-    .option('--disk <size>', 'disk, such as 10g', parseMegabytes)
-    .option('--pids <number>', 'processes and threads', parseWhole)
+    .option('--name <name>', 'another name');
+  addLimitOptions(update)
     .option(
       '-e, --env <key=value>',
       'variable for what starts from now on (repeatable)',
