@@ -408,7 +408,9 @@ static bool scan_below(struct walk *walk, const struct listing *listing, size_t 
         listing_free(&child);
         child = cloned;
       }
-      if (child.fd < 0 && child.error == ENOENT) {
+      /* Gone before it was opened, or before it was listed. */
+      if (child.error == ENOENT) {
+        listing_free(&child);
         item->gone = changed = true;
         path_pop(walk, before);
         continue;
