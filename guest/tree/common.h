@@ -17,9 +17,9 @@ struct buf {
 /* Whether this request has changed a worktree yet: an error says so, since then there is something to finish. */
 extern bool workspace_touched;
 
-/* Prints {"error":{code,message,touched}} as the answer and ends the process. `code` is one of the protocol's error codes. */
-/* Where it is set, this is done instead, and does not return. */
+/* Where it is set, this is done instead of dying, and does not return. */
 extern void (*instead_of_dying)(void);
+/* Prints {"error":{code,message,touched}} as the answer and ends the process. `code` is one of the protocol's error codes. */
 void die(const char *code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* The same for a failed system call: chooses the code by errno. */
 void die_errno(const char *what, const char *path) __attribute__((noreturn));

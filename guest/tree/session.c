@@ -208,12 +208,10 @@ void write_intent(const char *id, const char *format, ...) {
 
 void commit(const char *type, const struct buf *data, bool durable) {
   pthread_mutex_lock(&ending);
-  const char *intent = made[0];
-  made_count = 0;
+  nothing_made();
   const int held = lock("log", LOCK_EX);
   history_append(&session.history, type, data, durable);
   close(held);
-  made[0] = (char *)intent;
   pthread_mutex_unlock(&ending);
 }
 
