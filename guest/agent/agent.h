@@ -75,6 +75,8 @@ struct channel {
   bool active;
   const struct channel_kind *kind;
   void *state;
+  /* The step of starting a process that failed: "program" where it was the execution itself. NULL: no such step. */
+  const char *failed_step;
   struct channel *next_in_bucket;
   struct channel *next_active;
   struct channel *previous_active;

@@ -188,6 +188,7 @@ static void fail(struct channel *channel, const char *code, int error, const cha
   put_string(&body, code);
   put_string(&body, name_of_errno(error));
   put_string(&body, message);
+  if (channel->failed_step != NULL) put_string(&body, channel->failed_step);
   send_frame(channel, FRAME_ERROR, body.bytes, body.length, false);
   buffer_free(&body);
   channel_close(channel);

@@ -180,6 +180,7 @@ void process_request_free(struct process_request *request) {
 
 static void fail_start(struct channel *channel, const struct process_request *request, const struct start *start,
                        const char *cwd) {
+  channel->failed_step = start->stage;
   if (strcmp(start->stage, "cwd") == 0) {
     channel_fail_errno(channel, start->error, "cannot enter the working directory %s", cwd);
   } else if (strcmp(start->stage, "user") == 0) {

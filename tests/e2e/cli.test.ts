@@ -149,6 +149,27 @@ describe('exec', () => {
     expect(await cli.ok('exec', 'dev', 'echo', '-n', '--json', '--', 'x')).toBe('--json -- x');
   });
 
+  test('a program that is not there ends with 127, one that cannot be executed with 126, as in a shell', async () => {
+    const words = ['dev', '--', 'no-such-program', 'x'];
+    const missing = await cli.run(['exec', ...words]);
+    expect(missing).toMatchObject({ code: 127, stdout: '' });
+    expect(missing.stderr).toContain('there is no program no-such-program');
+    for (const options of [['--json'], ['--tty'], ['--detach']])
+      expect((await cli.run(['exec', ...options, ...words])).code).toBe(127);
+    const json = await cli.run(['exec', '--json', 'dev', '--', '/no/such/program', 'x']);
+    expect(json.code).toBe(127);
+    expect(errorOf(json.stderr)).toMatchObject({ code: 'not_found' });
+    const refused = await cli.run(['exec', 'dev', '--', '/etc/passwd', 'x']);
+    expect(refused).toMatchObject({ code: 126, stdout: '' });
+    expect(refused.stderr).toContain('cannot execute /etc/passwd');
+    // What is not found is no program here: these have the exit codes of their kind.
+    for (const argv of [
+      ['no-such-sandbox', '--', 'true'],
+      ['--cwd', '/no/such/place', 'dev', '--', 'true'],
+    ])
+      expect((await cli.run(['exec', ...argv])).code).toBe(errorKinds.not_found.exitCode);
+  });
+
   test('takes a command line as one word, and user, directory and variables', async () => {
     const { stdout } = await cli.run([
       'exec',

@@ -22,9 +22,13 @@ export const describeError = (
   return {
     text: `error: ${printable(message)}\nhint: ${printable(hint)}${unexpected}`,
     json: { error: { code, message, hint, ...(details === undefined ? {} : { details }) } },
-    exitCode: errorKinds[code].exitCode,
+    exitCode: details?.step === 'program' ? notExecuted(details) : errorKinds[code].exitCode,
   };
 };
+
+/** As every shell says that a command is not there, or that it is there and cannot be executed. */
+const notExecuted = ({ errno }: Readonly<Record<string, unknown>>): number =>
+  errno === 'ENOENT' || errno === 'ENOTDIR' ? 127 : 126;
 
 /** After Ctrl-C a connection is gone because the command closed it: that is no news about the daemon. */
 export const asInterrupted = (error: unknown): unknown =>

@@ -61,7 +61,13 @@ export const execStreamControlSchema = z.discriminatedUnion('type', [
 export const execStreamEventSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('started'), pid: z.number() }),
   exitSchema.extend({ type: z.literal('exit') }),
-  z.object({ type: z.literal('error'), code: z.string(), message: z.string(), hint: z.string() }),
+  z.object({
+    type: z.literal('error'),
+    code: z.string(),
+    message: z.string(),
+    hint: z.string(),
+    details: z.record(z.string(), z.unknown()).optional(),
+  }),
 ]);
 
 export const startJobSchema = z.strictObject({

@@ -196,6 +196,17 @@ describe('bad requests to execute', () => {
     });
   });
 
+  it.each([
+    [{ argv: ['no-such-program'] }, { errno: 'ENOENT', step: 'program' }],
+    [{ argv: ['/etc/passwd'] }, { errno: 'EACCES', step: 'program' }],
+    [
+      { argv: ['true'], cwd: '/no/such/place' },
+      { errno: 'ENOENT', step: 'cwd' },
+    ],
+  ] as const)('%j fails at a step that programs can tell from others', async (request, details) => {
+    await expect(agent.guest.exec(request)).rejects.toMatchObject({ details });
+  });
+
   it('thousands of variables and a megabyte of arguments are fine, and too much is refused clearly', async () => {
     const env = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`VARIABLE_${i}`, `${i}`]));
     expect((await run(agent.guest, { argv: shell('env | grep -c ^VARIABLE_'), env })).stdout).toBe('5000\n');

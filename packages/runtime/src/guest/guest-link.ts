@@ -42,6 +42,9 @@ const hints: Readonly<Record<string, string>> = {
   EXDEV: 'Copy it and remove the original: the two places are on different filesystems.',
 };
 
+/** Which part of starting a process failed, for those who treat a program that is not there as a shell does. */
+const startSteps: ReadonlySet<string> = new Set(['program', 'cwd', 'user']);
+
 /** What a sandbox may say went wrong in it. About tokens and limits of the daemon it has nothing to say. */
 const guestCodes: ReadonlySet<string> = new Set<ErrorCode>([
   ...(['invalid_argument', 'not_found', 'name_taken', 'forbidden', 'in_use', 'wrong_state'] as const),
@@ -243,11 +246,12 @@ export class GuestLink implements ChannelLink {
     const code = reader.string();
     const errno = reader.string();
     const message = reader.string().slice(0, messageMaxChars);
+    const step = reader.remaining > 0 ? reader.string() : '';
     reader.finish();
     const hint = Object.hasOwn(hints, errno) ? hints[errno] : undefined;
     return new CoppiceError(guestCodes.has(code) ? (code as ErrorCode) : 'internal', message, {
       ...(hint === undefined ? {} : { hint }),
-      ...(errno === '' ? {} : { details: { errno } }),
+      ...(errno === '' ? {} : { details: { errno, ...(startSteps.has(step) ? { step } : {}) } }),
     });
   }
 

@@ -267,8 +267,8 @@ export class HttpServer {
     if (failure.code === 'internal') this.#options.onInternalError(failure.cause ?? failure, route.path);
     // Whoever went away before the answer was ready is told nothing.
     if (failure.code !== 'cancelled' && socket.isOpen) {
-      const { code, message, hint } = failure;
-      socket.send(JSON.stringify({ type: 'error', code, message, hint }));
+      const { code, message, hint, details } = failure;
+      socket.send(JSON.stringify({ type: 'error', code, message, hint, details }));
     }
     socket.close(1011);
   }
