@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { errorKinds } from '@coppice/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -12,6 +14,20 @@ beforeAll(async () => {
 afterAll(() => cli?.remove(), 300_000);
 
 const errorOf = (stderr: string) => (JSON.parse(stderr) as { error: Record<string, string> }).error;
+
+/** A port that nobody else takes when it is let go: the kernel hands out none of these by itself. */
+const holdPort = async (): Promise<{ server: Server; port: number }> => {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 10_000);
+    const server = createServer();
+    server.listen(port, '127.0.0.1');
+    const isFree = await once(server, 'listening').then(
+      () => true,
+      () => false,
+    );
+    if (isFree) return { server, port };
+  }
+};
 
 describe('the daemon', () => {
   test('says that it runs, and a second start says so too', async () => {
@@ -64,6 +80,28 @@ describe('the daemon', () => {
     front.interrupt();
     expect(await front.ended).toBe(0);
     expect((await cli.run(['status'])).code).toBe(errorKinds.unavailable.exitCode);
+    await cli.ok('up', '--detach');
+  });
+
+  test('up --port goes before config.json, and a port that is taken or another than it has is refused', async () => {
+    await cli.ok('down');
+    const { server: taken, port } = await holdPort();
+    const refused = await cli.run(['up', '--detach', '--port', String(port)]);
+    expect(refused.code).toBe(errorKinds.in_use.exitCode);
+    expect(refused.stderr).toMatch(new RegExp(`:${port} is taken.*\\nhint: .*coppice up --port`));
+    taken.close();
+    await once(taken, 'close');
+    expect(await cli.json('up', '--detach', '--port', String(port))).toMatchObject({
+      already_running: false,
+      url: `http://127.0.0.1:${port}`,
+      config_changed: false,
+    });
+    await cli.ok('up', '--port', String(port));
+    const elsewhere = await cli.run(['up', '--port', '1']);
+    expect(elsewhere.code).toBe(errorKinds.wrong_state.exitCode);
+    expect(elsewhere.stderr).toMatch(/runs already, and listens at .*\nhint: .*coppice down/);
+    await cli.ok('down');
+    expect((await cli.run(['up', '--port', '70000'])).code).toBe(errorKinds.invalid_argument.exitCode);
     await cli.ok('up', '--detach');
   });
 

@@ -81,7 +81,7 @@ export class DaemonServer {
         'in_use',
         `${config.listen.host}:${config.listen.port} is taken by another program`,
         {
-          hint: 'Choose another listen.port in config.json; 0 takes any that is free.',
+          hint: 'Choose another: `coppice up --port N`, or listen.port in config.json; 0 takes any that is free.',
           cause,
         },
       );

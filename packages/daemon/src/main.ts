@@ -13,18 +13,26 @@ import { Daemon } from './daemon.ts';
 import { DaemonServer } from './daemon-server.ts';
 import { LogFile } from './services/log-file.ts';
 
-const usage = `usage: coppice-daemon [--home DIR] [--foreground] [--purge] [--restore-backup]
+const usage = `usage: coppice-daemon [--home DIR] [--port N] [--foreground] [--purge] [--restore-backup]
 
   --home DIR        where all of it lives (default: COPPICE_HOME, or /var/lib/coppice)
+  --port N          listen there and not where config.json says; 0 takes any that is free
   --foreground      say on standard error what goes into the log
   --purge           end every sandbox of the home and remove the home, then exit
   --restore-backup  go back to the last good copy of the database`;
 
 interface Options {
   readonly home: string;
+  readonly port: number | undefined;
   readonly foreground: boolean;
   readonly purge: boolean;
   readonly restoreBackup: boolean;
+}
+
+function readPort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(port <= 65_535)) throw new Error(`--port ${text} is no port: 0 to 65535`);
+  return port;
 }
 
 function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options | undefined {
@@ -33,6 +41,7 @@ function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options 
       args: [...args],
       options: {
         home: { type: 'string' },
+        port: { type: 'string' },
         foreground: { type: 'boolean', default: false },
         purge: { type: 'boolean', default: false },
         'restore-backup': { type: 'boolean', default: false },
@@ -42,6 +51,7 @@ function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options 
     if (values.help) return undefined;
     return {
       home: values.home ?? env.COPPICE_HOME ?? '/var/lib/coppice',
+      port: values.port === undefined ? undefined : readPort(values.port),
       foreground: values.foreground,
       purge: values.purge,
       restoreBackup: values['restore-backup'],
@@ -75,7 +85,7 @@ async function run(options: Options): Promise<void> {
   checkMachine();
   const home = Home.open(options.home);
   const lock = HomeLock.take(home.lockFile, home.directory);
-  const { config, digest } = await readConfig(home.configFile);
+  const { config, digest } = await readConfig(home.configFile, options.port);
   const log = makeLog(home, config, options.foreground);
   if (options.purge) {
     await purge(home, config, log);

@@ -15,6 +15,9 @@ export const parsePort = (text: string): number => {
   return port >= 1 && port <= 65535 ? port : refuse(text, 'a port: 1 to 65535');
 };
 
+/** One to listen on; 0 is any that is free. */
+export const parseListenPort = (text: string): number => (text === '0' ? 0 : parsePort(text));
+
 export const collectPorts = (text: string, before: readonly number[] = []): readonly number[] => [
   ...before,
   parsePort(text),

@@ -4,6 +4,8 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { CoppiceError } from '@coppice/protocol/errors';
+import { parseListenPort } from '../args/number.ts';
 import type { Cli } from '../cli.ts';
 import { daemonFailure } from '../daemon/daemon-failure.ts';
 import { findDaemonProgram } from '../daemon/daemon-program.ts';
@@ -51,8 +53,9 @@ const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
 };
 
 /** Runs the daemon until Ctrl-C, showing its log. Sandboxes go on afterwards. */
-const stayInFront = async (cli: Cli): Promise<void> => {
-  const child = spawn(process.execPath, [findDaemonProgram(), '--home', cli.home, '--foreground'], {
+const stayInFront = async (cli: Cli, options: readonly string[]): Promise<void> => {
+  const argv = [findDaemonProgram(), '--home', cli.home, '--foreground', ...options];
+  const child = spawn(process.execPath, argv, {
     stdio: ['ignore', 'ignore', 'pipe'],
     // In a group of its own, Ctrl-C of the terminal reaches it once: from here.
     detached: true,
@@ -76,18 +79,36 @@ const stayInFront = async (cli: Cli): Promise<void> => {
   if (code !== 0) throw daemonFailure(code, said.join('\n'));
 };
 
+/** What runs listens where it was told to when it was started. */
+const refuseOtherPort = ({ url }: RunningDaemon, port: number): void => {
+  if (port === 0 || (new URL(url).port || '80') === String(port)) return;
+  throw new CoppiceError('wrong_state', `the daemon runs already, and listens at ${url}`, {
+    hint: `To have it elsewhere: coppice down && coppice up --port ${port} (sandboxes go on)`,
+  });
+};
+
+interface Options {
+  readonly detach?: boolean;
+  readonly port?: number;
+}
+
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'up', 'Start the daemon')
     .option('-d, --detach', 'leave it running in the background')
-    .action(async ({ detach }: { readonly detach?: boolean }) => {
+    .option(
+      '--port <port>',
+      'listen there and not where config.json says; 0 takes any that is free',
+      parseListenPort,
+    )
+    .action(async ({ detach, port }: Options) => {
       const running = await findRunningDaemon(cli.home);
-      if (running !== undefined) report(cli, running, true);
-      else if (detach) {
-        report(
-          cli,
-          await cli.out.during('starting the daemon', () => startDetached(cli.home, cli.signal)),
-          false,
-        );
-      } else await stayInFront(cli);
+      const options = port === undefined ? [] : ['--port', String(port)];
+      if (running !== undefined) {
+        if (port !== undefined) refuseOtherPort(running, port);
+        report(cli, running, true);
+      } else if (detach) {
+        const start = () => startDetached(cli.home, cli.signal, options);
+        report(cli, await cli.out.during('starting the daemon', start), false);
+      } else await stayInFront(cli, options);
     });
 };

@@ -13,12 +13,16 @@ import { findRunningDaemon, type RunningDaemon } from './running-daemon.ts';
 const pollMs = 20;
 
 /** Starts a daemon that goes on when this command ends; resolves when it answers. */
-export const startDetached = async (home: string, signal: AbortSignal): Promise<RunningDaemon> => {
+export const startDetached = async (
+  home: string,
+  signal: AbortSignal,
+  options: readonly string[] = [],
+): Promise<RunningDaemon> => {
   const directory = await mkdtemp(join(tmpdir(), 'coppice-up-'));
   const said = join(directory, 'stderr');
   const stderr = openSync(said, 'w', 0o600);
   try {
-    const child = spawn(process.execPath, [findDaemonProgram(), '--home', home], {
+    const child = spawn(process.execPath, [findDaemonProgram(), '--home', home, ...options], {
       detached: true,
       cwd: '/',
       stdio: ['ignore', 'ignore', stderr],

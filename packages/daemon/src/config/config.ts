@@ -70,9 +70,10 @@ export type Config = z.output<typeof configSchema>;
 
 /**
  * A missing file means all defaults; a file that cannot be understood is refused whole. The digest is of the text, empty
- * where there is none: by it `coppice up` knows whether the file has changed since.
+ * where there is none: by it `coppice up` knows whether the file has changed since. A port that is given stands in for
+ * that of the file.
  */
-export async function readConfig(path: string): Promise<{ config: Config; digest: string }> {
+export async function readConfig(path: string, port?: number): Promise<{ config: Config; digest: string }> {
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
     throw error;
@@ -80,7 +81,8 @@ export async function readConfig(path: string): Promise<{ config: Config; digest
   const digest = createHash('sha256')
     .update(text ?? '')
     .digest('hex');
-  return { config: parseConfig(path, text ?? '{}'), digest };
+  const config = parseConfig(path, text ?? '{}');
+  return { config: { ...config, listen: { ...config.listen, port: port ?? config.listen.port } }, digest };
 }
 
 function parseConfig(path: string, text: string): Config {
