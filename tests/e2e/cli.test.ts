@@ -185,6 +185,13 @@ describe('exec', () => {
 
   test('leaves the options of the command to the command', async () => {
     expect(await cli.ok('exec', 'dev', 'echo', '-n', '--json', '--', 'x')).toBe('--json -- x');
+    for (const words of [
+      ['echo', '--json'],
+      ['--', 'echo', '--json'],
+    ])
+      expect((await cli.run(['exec', 'no-such-sandbox', ...words])).stderr).toMatch(/^error: .*\nhint: /);
+    const json = await cli.run(['exec', '--json', 'no-such-sandbox', 'echo', 'x']);
+    expect(errorOf(json.stderr)).toMatchObject({ code: 'not_found' });
   });
 
   test('a program that is not there ends with 127, one that cannot be executed with 126, as in a shell', async () => {

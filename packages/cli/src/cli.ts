@@ -24,6 +24,7 @@ export class Cli {
   readonly signal: AbortSignal;
   exitCode = 0;
   #out: Output;
+  #isConfigured = false;
   #givenHome: string | undefined;
   #coppice: Coppice | undefined;
 
@@ -34,8 +35,14 @@ export class Cli {
   }
 
   configure({ json, home }: CommonOptions): void {
+    this.#isConfigured = true;
     if (json) this.#out = new JsonOutput(this.io.stdout);
     if (home !== undefined) this.#givenHome = resolve(home);
+  }
+
+  /** Whether the options are known: not while the command line itself is what is wrong. */
+  get isConfigured(): boolean {
+    return this.#isConfigured;
   }
 
   get out(): Output {

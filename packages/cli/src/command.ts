@@ -26,9 +26,10 @@ export const main = async (argv: readonly string[]): Promise<void> => {
     process.exitCode = cli.exitCode;
   } catch (error) {
     const { text, json, exitCode } = describeError(interrupted.signal.aborted ? asInterrupted(error) : error);
-    const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
     process.stderr.write(
-      cli.out.isJson || own.includes('--json') ? `${JSON.stringify(json)}\n` : `${text}\n`,
+      (cli.isConfigured ? cli.out.isJson : seemsToAskForJson(argv))
+        ? `${JSON.stringify(json)}\n`
+        : `${text}\n`,
     );
     process.exitCode = interrupted.signal.aborted ? errorKinds.cancelled.exitCode : exitCode;
   } finally {
@@ -36,4 +37,10 @@ export const main = async (argv: readonly string[]): Promise<void> => {
     // Input that nobody ends must not keep a finished command alive.
     process.stdin.destroy();
   }
+};
+
+/** Of a command line that cannot be understood; of one that can, `--json` may be a word of what runs in the sandbox. */
+const seemsToAskForJson = (argv: readonly string[]): boolean => {
+  const end = argv.indexOf('--');
+  return (end < 0 ? argv : argv.slice(0, end)).includes('--json');
 };
