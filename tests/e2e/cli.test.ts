@@ -381,6 +381,9 @@ describe('branches', () => {
     await cli.ok(...undo!.split(' '));
     expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('broken');
     expect(await cli.ok('snapshots', 'trunk')).toMatch(/before-restore-\w+ .* ago, automatic/);
+    const kept = undo!.split(' ')[2]!;
+    expect(await cli.ok('keep', kept, '--name', 'mine')).toBe(`mine  ${kept}`);
+    expect(await cli.json('keep', 'trunk:mine')).toMatchObject({ name: 'mine', automatic: false });
     expect(await cli.ok('restore', 'trunk', 'first', '--discard')).not.toContain('undo');
     expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('one');
     const [taken] = await cli.json<{ name: string; note: string; tags: string[] }[]>('snapshots', 'trunk');

@@ -264,6 +264,7 @@ export class Daemon {
         create: (ref, input) => snapshots.create(ref, input),
         list: (ref) => snapshots.list(ref),
         get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
+        update: (ref, input) => snapshots.update(ref, input),
         delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
         restore: (ref, input) => restorer.restore(ref, input),
         forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),

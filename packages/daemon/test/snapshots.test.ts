@@ -76,6 +76,27 @@ describe('snapshots', () => {
     );
   });
 
+  test('what undoes a restore can be kept and named: nothing takes it away then but its deletion', async () => {
+    const sandbox = await daemon.client.sandboxes.create();
+    const { snapshots } = daemon.client;
+    const base = await sandbox.snapshot({ name: 'base' });
+    await run(sandbox, 'echo mine > /root/kept');
+    const { undo_snapshot_id: undoId } = await sandbox.restore('base');
+    await expect(snapshots.keep(undoId!, { name: 'base' })).rejects.toMatchObject({ code: 'name_taken' });
+    expect(await snapshots.get(undoId!)).toMatchObject({ automatic: true });
+    const kept = { id: undoId, name: 'good', note: 'the one that worked', automatic: false };
+    expect(await snapshots.keep(undoId!, { name: 'good', note: kept.note })).toMatchObject(kept);
+    for (let round = 0; round < undosKept + 1; round += 1) await sandbox.restore('base');
+    await daemon.restart();
+    expect(await snapshots.keep(`${sandbox.name}:good`)).toMatchObject(kept);
+    await sandbox.destroy();
+    expect(await snapshots.get(undoId!)).toMatchObject(kept);
+    const { sandboxes } = await snapshots.fork(undoId!);
+    expect(await run(sandboxes[0]!, 'cat /root/kept')).toBe('mine');
+    await sandboxes[0]!.destroy();
+    for (const id of [undoId!, base.id]) await snapshots.delete(id);
+  });
+
   test('an undo at which histories part stays, and a merge between them starts there', async () => {
     await using sandbox = await daemon.client.sandboxes.create();
     await sandbox.snapshot({ name: 'base' });

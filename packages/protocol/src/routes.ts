@@ -482,6 +482,17 @@ export const routes = {
     params: snapshot,
     result: snapshots.snapshotSchema,
   }),
+  updateSnapshot: route({
+    method: 'PATCH',
+    path: '/v1/snapshots/:snapshot',
+    tag: 'snapshots',
+    summary: 'Keep an automatic snapshot for good; change name or note of any',
+    scope: 'admin',
+    answer: 'json',
+    params: snapshot,
+    body: snapshots.updateSnapshotSchema,
+    result: snapshots.snapshotSchema,
+  }),
   deleteSnapshot: route({
     method: 'DELETE',
     path: '/v1/snapshots/:snapshot',

@@ -13,6 +13,12 @@ export const createSnapshotSchema = z.strictObject({
   memory: z.boolean().default(false),
 });
 
+/** One that was automatic is kept from then on, as if somebody had asked for it; an empty object does just that. */
+export const updateSnapshotSchema = z.strictObject({
+  name: nameSchema.optional(),
+  note: z.string().max(4096).optional(),
+});
+
 export const snapshotSchema = z.object({
   id: snapshotIdSchema,
   name: z.string(),

@@ -44,6 +44,7 @@ export const routeTable = {
   listSandboxSnapshots: { method: 'GET', path: '/v1/sandboxes/:sandbox/snapshots' },
   listSnapshots: { method: 'GET', path: '/v1/snapshots' },
   getSnapshot: { method: 'GET', path: '/v1/snapshots/:snapshot' },
+  updateSnapshot: { method: 'PATCH', path: '/v1/snapshots/:snapshot' },
   deleteSnapshot: { method: 'DELETE', path: '/v1/snapshots/:snapshot' },
   exportSnapshot: { method: 'GET', path: '/v1/snapshots/:snapshot/export' },
   importSnapshot: { method: 'POST', path: '/v1/snapshots/import' },

@@ -27,6 +27,14 @@ export class Snapshots {
     return this.#caller.call('getSnapshot', { params: { snapshot }, signal });
   }
 
+  /** Keeps an automatic one for good; gives any another name or note. */
+  keep(
+    snapshot: string,
+    { signal, ...body }: RouteBody<'updateSnapshot'> & CallOptions = {},
+  ): Promise<Snapshot> {
+    return this.#caller.call('updateSnapshot', { params: { snapshot }, body, signal });
+  }
+
   async delete(snapshot: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#caller.call('deleteSnapshot', { params: { snapshot }, signal });
   }

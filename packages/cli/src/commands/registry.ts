@@ -35,6 +35,7 @@ const commandGroups = {
     snapshot: () => import('./snapshot.ts'),
     checkpoint: () => import('./checkpoint.ts'),
     snapshots: () => import('./snapshots.ts'),
+    keep: () => import('./keep.ts'),
     restore: () => import('./restore.ts'),
     fork: () => import('./fork.ts'),
     diff: () => import('./diff.ts'),

@@ -117,6 +117,12 @@ export class SnapshotTable {
       .run(memoryUsedBytes, id);
   }
 
+  keep(id: string, name: string, note: string): void {
+    this.#database
+      .prepare('UPDATE snapshots SET automatic = 0, name = ?, note = ? WHERE id = ?')
+      .run(name, note, id);
+  }
+
   renameSandbox(sandboxId: string, name: string): void {
     this.#database.prepare('UPDATE snapshots SET sandbox_name = ? WHERE sandbox_id = ?').run(name, sandboxId);
   }

@@ -29,6 +29,7 @@ import type {
   Snapshot,
   Token,
   updateSandboxSchema,
+  updateSnapshotSchema,
 } from '@coppice/protocol';
 import type { z } from 'zod';
 import type { ExecService } from './exec-service.ts';
@@ -74,6 +75,7 @@ export interface Services {
     list(sandboxRef?: string): Promise<Snapshot[]>;
     /** By id, or `sandbox:name`; with a sandbox given also by its name alone. */
     get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot>;
+    update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot>;
     delete(snapshotRef: string, sandboxRef?: string): Promise<void>;
     restore(ref: string, input: z.output<typeof restoreSchema>): Promise<z.output<typeof restoredSchema>>;
     forkSnapshot(

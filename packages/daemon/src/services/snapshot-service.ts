@@ -1,4 +1,9 @@
-import { CoppiceError, type createSnapshotSchema, type Snapshot } from '@coppice/protocol';
+import {
+  CoppiceError,
+  type createSnapshotSchema,
+  type Snapshot,
+  type updateSnapshotSchema,
+} from '@coppice/protocol';
 import type { z } from 'zod';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from './core.ts';
@@ -44,6 +49,25 @@ export class SnapshotService {
 
   async get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot> {
     return snapshotView(this.#find(snapshotRef, sandboxRef));
+  }
+
+  /** Somebody asked for it now: it is automatic no more, and stays until it is deleted. */
+  async update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot> {
+    const { locks, state, journal, finder } = this.#core;
+    const { id, sandboxId } = this.#find(snapshotRef);
+    // The lock of the sandbox is that of the names of its snapshots.
+    return locks.exclusive(sandboxId, () =>
+      locks.shared(id, async () => {
+        const { sandboxName, ...before } = finder.snapshot(id);
+        const { name = before.name, note = before.note } = input;
+        if (name !== before.name) this.#taker.assertNameFree(sandboxId, sandboxName, name);
+        journal.commit((emit) => {
+          state.snapshots.keep(id, name, note);
+          emit('snapshot.updated', sandboxId, { snapshot_id: id, name });
+        });
+        return snapshotView(finder.snapshot(id));
+      }),
+    );
   }
 
   async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {

@@ -34,8 +34,7 @@ export class SnapshotTaker {
     if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
     const id = request.id ?? ids.next('snapshot');
     const name = request.name ?? `snapshot-${id.slice(-6)}`;
-    if (state.snapshots.byName(record.id, name) !== undefined)
-      throw new CoppiceError('name_taken', `sandbox ${record.name} already has a snapshot named ${name}`);
+    this.assertNameFree(record.id, record.name, name);
     const machine = this.#core.machines.get(record.id);
     if (request.memory) await this.#assertKeepsMemory(record, machine);
     journal.begin(record.id, { kind: 'snapshot', snapshotId: id });
@@ -58,6 +57,11 @@ export class SnapshotTaker {
       journal.finish(record.id, () => {});
       throw error;
     }
+  }
+
+  assertNameFree(sandboxId: string, sandboxName: string, name: string): void {
+    if (this.#core.state.snapshots.byName(sandboxId, name) !== undefined)
+      throw new CoppiceError('name_taken', `sandbox ${sandboxName} already has a snapshot named ${name}`);
   }
 
   /** What is written down of a snapshot of this sandbox. */

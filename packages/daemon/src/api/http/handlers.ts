@@ -81,6 +81,7 @@ export const createHandlers = (services: Services): Handlers => ({
   listSandboxSnapshots: ({ params }) => items(services.snapshots.list(params.sandbox)),
   listSnapshots: () => items(services.snapshots.list()),
   getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
+  updateSnapshot: ({ params, body }) => services.snapshots.update(params.snapshot, body),
   deleteSnapshot: ({ params }) => done(services.snapshots.delete(params.snapshot)),
   exportSnapshot: async ({ params, query }) => ({
     ...(await services.snapshots.export(params.snapshot, query)),
