@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   openSync,
+  readdirSync,
   readFileSync,
   statSync,
   truncateSync,
@@ -89,6 +90,16 @@ describe('a daemon that goes and comes back', () => {
     expect(kept).toContain(id);
     expect((await restored.inspect()).state).toBe('running');
     expect(await restored.files.readText('/root/file')).toBe('old');
+  });
+
+  test('an agent that nothing runs and no memory is of is gone with the next daemon', async () => {
+    const directory = join(daemon.home, 'pool/agents');
+    const before = readdirSync(directory);
+    const outdated = ['0123456789abcdef', `${before[0]}.1`];
+    for (const name of outdated) writeFileSync(join(directory, name), 'of an earlier version');
+    await daemon.restart();
+    expect(readdirSync(directory)).toEqual(before);
+    expect(await counted()).toBeGreaterThan(0);
   });
 
   test('what cannot be swept keeps nobody from making sandboxes', async () => {

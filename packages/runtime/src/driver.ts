@@ -87,5 +87,10 @@ export interface Driver {
   restore(spec: MachineSpec, checkpointDir: string): Promise<Machine>;
   /** Ends and cleans every sandbox of this home that is not to be kept; returns the ids it removed. */
   sweep(keep: ReadonlySet<string>): Promise<string[]>;
+  /**
+   * Removes what is kept for memory that no longer exists: of machines that run and of these checkpoints all is there still. For
+   * a moment at which nobody starts, ends or checkpoints anything.
+   */
+  forgetPrograms(checkpointDirs: readonly string[]): string[];
   close(): Promise<void>;
 }

@@ -1,5 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DriverWorkbench, eventually, shellIn, tinyImage } from '@coppice/testkit';
@@ -85,6 +93,36 @@ describe.skipIf(reason !== '')(`the memory of a container${reason}`, () => {
     const lines = (await call).stdout.trim().split('\n');
     expect(lines.pop()).toBe('done');
     expect(lines).toEqual(lines.map((_, index) => String(index + 1)));
+  });
+
+  test('the agent that memory is of stays while something may go on with it, and no longer', async () => {
+    const installed = (home: string) => join(home, 'installed-agent');
+    const makeUpgradable = (home: string, homeKey: string): ContainerDriver => {
+      if (!existsSync(installed(home))) copyFileSync(path('guest/build/coppice-agent'), installed(home));
+      const programs = { launch: path('guest/build/coppice-launch'), agent: installed(home) };
+      return new ContainerDriver({ home, homeKey, programs, criuProgram });
+    };
+    await using bench = await DriverWorkbench.open(await tinyImage(), makeUpgradable);
+    const agents = () => readdirSync(join(bench.home, 'agents')).sort();
+    const first = bench.spec();
+    const source = await bench.driver.start(first);
+    const second = await branch(bench, source, first);
+    await source.stop(0);
+    const [old] = agents();
+    // An upgrade.
+    appendFileSync(installed(bench.home), '\0');
+    const driver = await bench.renewDriver();
+    await (await driver.start(bench.spec())).stop(0);
+    expect(agents()).toHaveLength(2);
+    expect(driver.forgetPrograms([join(bench.home, 'nothing'), memoryOf(bench, second)])).toEqual([]);
+    const fork = await driver.restore(second, memoryOf(bench, second));
+    expect((await shellIn(fork.guest, 'echo on')).stdout).toBe('on\n');
+    expect(driver.forgetPrograms([])).toEqual([]);
+    await fork.stop(0);
+    writeFileSync(join(bench.home, 'agents', `${old}.1`), 'cut short');
+    expect(driver.forgetPrograms([]).sort()).toEqual([old, `${old}.1`]);
+    expect(agents()).toHaveLength(1);
+    expect((await shellIn((await bench.start()).guest, 'echo new')).stdout).toBe('new\n');
   });
 
   test('a driver that finds a checkpoint half done lets the sandbox go on', async () => {

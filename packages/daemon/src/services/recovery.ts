@@ -66,6 +66,7 @@ export class Recovery {
     const { state, locks, machines, disks, log } = this.#core;
     // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
     const found = await disks.list();
+    this.#forgetPrograms(found);
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
     const records = state.sandboxes.all();
     const known = new Set(records.map((record) => record.id));
@@ -122,6 +123,20 @@ export class Recovery {
       );
     });
     return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
+  }
+
+  /** Of all that is found, also what will be swept: that goes with the next start. */
+  #forgetPrograms({ snapshots }: FoundTrees): void {
+    const { disks, log } = this.#core;
+    if (this.#parts.keepUnknown) return;
+    const checkpoints = snapshots.map((id) => disks.memoryDir(id));
+    try {
+      const gone = Object.values(this.#parts.drivers).flatMap((driver) => driver.forgetPrograms(checkpoints));
+      if (gone.length > 0)
+        log.info({ programs: gone }, 'programs that no memory needs any more were removed');
+    } catch (error) {
+      log.error({ err: error }, 'it is unknown what memory needs; nothing of it was removed');
+    }
   }
 
   async #adopt(record: SandboxRecord): Promise<Machine | undefined> {

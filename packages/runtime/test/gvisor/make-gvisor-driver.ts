@@ -36,6 +36,7 @@ export const makeGvisorDriver = (home: string, homeKey: string): Driver => {
     restore: (spec, checkpointDir) => driver.restore(withNetns(spec), checkpointDir),
     adopt: (spec) => driver.adopt(spec),
     sweep: (keep) => driver.sweep(keep),
+    forgetPrograms: () => driver.forgetPrograms(),
     close: async () => {
       await driver.close();
       for (const name of namespaces) ip('netns', 'del', name);

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 const digestChars = 16;
@@ -32,8 +32,24 @@ export class AgentStore {
     return existsSync(this.path(name));
   }
 
+  /** All but the one that is installed; with what is left of a copy that was cut short. */
+  others(): string[] {
+    const names = existsSync(this.#directory) ? readdirSync(this.#directory) : [];
+    if (names.length === 0) return [];
+    const installed = this.#installed();
+    return names.filter((name) => name !== installed);
+  }
+
+  remove(name: string): void {
+    rmSync(this.path(name), { force: true });
+  }
+
+  #installed(): string {
+    return createHash('sha256').update(readFileSync(this.#program)).digest('hex').slice(0, digestChars);
+  }
+
   #keep(): string {
-    const name = createHash('sha256').update(readFileSync(this.#program)).digest('hex').slice(0, digestChars);
+    const name = this.#installed();
     if (this.has(name)) return name;
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
     // Under another name first: a copy that was cut short is none.

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** What a restore must know besides CRIU's images, which stand beside it. */
@@ -18,3 +18,7 @@ export const writeCheckpointRecord = (checkpointDir: string, record: CheckpointR
 
 export const readCheckpointRecord = (checkpointDir: string): CheckpointRecord =>
   JSON.parse(readFileSync(join(checkpointDir, fileName), 'utf8')) as CheckpointRecord;
+
+/** Undefined where a directory is no checkpoint of a container, or one that was cut short: nothing can go on with it. */
+export const findCheckpointRecord = (checkpointDir: string): CheckpointRecord | undefined =>
+  existsSync(join(checkpointDir, fileName)) ? readCheckpointRecord(checkpointDir) : undefined;

@@ -11,7 +11,7 @@ import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
 import { AgentStore } from './agent-store.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
-import { readCheckpointRecord } from './checkpoint-record.ts';
+import { findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
 import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
 import { sharedOptions } from './criu.ts';
@@ -202,6 +202,18 @@ export class ContainerDriver implements Driver {
     }
     if (failures.length > 0) throw failures[0];
     return removed;
+  }
+
+  forgetPrograms(checkpointDirs: readonly string[]): string[] {
+    const others = this.#agents.others();
+    if (others.length === 0) return [];
+    const needed = new Set([
+      ...this.#listRunDirs().map((id) => readMachineRecord(this.#runDir(id))?.agent),
+      ...checkpointDirs.map((directory) => findCheckpointRecord(directory)?.agent),
+    ]);
+    const unneeded = others.filter((name) => !needed.has(name));
+    for (const name of unneeded) this.#agents.remove(name);
+    return unneeded;
   }
 
   /** Sandboxes go on without the driver. */

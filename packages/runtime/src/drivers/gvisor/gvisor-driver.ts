@@ -125,6 +125,11 @@ export class GvisorDriver implements Driver {
     return this.#machine(spec.id, identity);
   }
 
+  /** The memory of its sandboxes holds all that it needs. */
+  forgetPrograms(): string[] {
+    return [];
+  }
+
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const removed: string[] = [];
     for (const id of this.#listIds()) {
