@@ -86,6 +86,15 @@ static void on_output(struct item *item, uint32_t events) {
   channel_activate(run->channel);
 }
 
+/* Told once. While output waits here anyway, a process that writes on must not wake the agent with every write. */
+#define OUTPUT_EVENTS (EPOLLIN | EPOLLONESHOT)
+
+static void await_output(struct run *run, int i) {
+  run->out[i].ready = false;
+  run->owed[i] = 0;
+  loop_change(&run->out[i], OUTPUT_EVENTS);
+}
+
 static void close_output(struct run *run, int i) {
   loop_close(&run->out[i]);
   run->owed[i] = 0;
@@ -164,10 +173,7 @@ static enum pump pump_run(struct channel *channel) {
     if (taken > 0) {
       run->owed[i] = run->owed[i] > taken ? run->owed[i] - taken : 0;
       channel_commit(channel, (uint8_t)i, taken);
-      if (n < 0 && errno == EAGAIN) {
-        run->out[i].ready = false;
-        run->owed[i] = 0;
-      }
+      if (n < 0 && errno == EAGAIN) await_output(run, i);
       if (taken == FRAME_MAX_PAYLOAD && !run->large_pipe[i]) {
         /* Much is coming: fewer turns between the two are worth the memory. Refused by a limit, it goes on as it is. */
         run->large_pipe[i] = true;
@@ -180,12 +186,10 @@ static enum pump pump_run(struct channel *channel) {
       result = PUMP_MORE;
       break;
     }
-    if (n < 0 && errno == EAGAIN) {
-      run->out[i].ready = false;
-      run->owed[i] = 0;
-    } else {
+    if (n < 0 && errno == EAGAIN)
+      await_output(run, i);
+    else
       close_output(run, i);
-    }
   }
   if (run->out[0].ready || (!run->worker && run->out[1].ready))
     result = channel->credit > 0 ? PUMP_MORE : PUMP_IDLE;
@@ -299,7 +303,7 @@ static struct run *run_begin(struct channel *channel, struct process *process, s
   process->on_exit = on_run_exit;
   channel->state = run;
   channel->kind = worker ? &worker_kind : &run_kind;
-  if (!loop_add(&run->out[0], EPOLLIN | EPOLLET)) channel_fail_errno(channel, errno, "cannot watch the output");
+  if (!loop_add(&run->out[0], OUTPUT_EVENTS)) channel_fail_errno(channel, errno, "cannot watch the output");
   return run;
 }
 
@@ -319,7 +323,7 @@ void exec_open(struct channel *channel, struct reader *body) {
   if (process == NULL) return;
   struct run *run = run_begin(channel, process, &pipes, false);
   if (channel->closed) return;
-  if (!loop_add(&run->out[1], EPOLLIN | EPOLLET)) {
+  if (!loop_add(&run->out[1], OUTPUT_EVENTS)) {
     channel_fail_errno(channel, errno, "cannot watch the output");
     return;
   }
