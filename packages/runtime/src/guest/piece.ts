@@ -1,9 +1,9 @@
-import { frameMaxPayload } from './wire.ts';
-
-/** Smaller pieces get memory of their own size: kept for long, they must not hold on to four times as much. */
-const leastReusedBytes = frameMaxPayload / 4;
+/** As much as one read of the link brings: who sends it on has one message of it, and not one for each frame. */
+const mostBytes = 256 << 10;
+/** Smaller pieces get memory of their own size: kept for long, they must not hold on to eight times as much. */
+const leastReusedBytes = 32 << 10;
 /** As many as a reader may be behind: what is given up here is garbage, and made anew a moment later. */
-const mostFree = 128;
+const mostFree = 32;
 
 /**
  * Bytes of a call as they came, copied out of the link's buffer. Whoever is done with them may release them: gigabytes of output
@@ -31,13 +31,13 @@ export class Piece {
 
   static #memoryFor(bytes: number, smallestBytes: number): Buffer {
     if (bytes < leastReusedBytes) return Buffer.allocUnsafe(1 + smallestBytes);
-    return Piece.#free.pop() ?? Buffer.allocUnsafeSlow(1 + frameMaxPayload);
+    return Piece.#free.pop() ?? Buffer.allocUnsafeSlow(1 + mostBytes);
   }
 
   /** More of the same stream, where it fits. Only before anybody has looked at the data. */
   append(bytes: Buffer): boolean {
     const total = this.#bytes + bytes.length;
-    if (total > frameMaxPayload) return false;
+    if (total > mostBytes) return false;
     if (total >= this.#memory.length) {
       // Twice as much as is needed now, so that many small ones are not copied once for each of them.
       const larger = Piece.#memoryFor(total, total * 2);
@@ -61,7 +61,7 @@ export class Piece {
 
   /** The data may not be looked at any more. */
   release(): void {
-    if (this.#released || this.#memory.length <= frameMaxPayload || Piece.#free.length >= mostFree) return;
+    if (this.#released || this.#memory.length <= mostBytes || Piece.#free.length >= mostFree) return;
     this.#released = true;
     Piece.#free.push(this.#memory);
   }

@@ -1,5 +1,5 @@
 /** Larger ones are passed on in parts, as they come. */
-const mostHeldBytes = 256 * 1024;
+const mostHeldBytes = 512 * 1024;
 const switched = Buffer.from('HTTP/1.1 101 ');
 const headEnd = Buffer.from('\r\n\r\n');
 
