@@ -104,6 +104,8 @@ void channel_close(struct channel *channel);
 
 const char *code_of_errno(int error);
 const char *name_of_errno(int error);
+/* Files that are on no disk, as those of /proc, answer EIO to what they do not do; of any other it is the disk that failed. */
+int errno_of_read(int fd, int error);
 
 struct connection *connection_open(int in_fd, int out_fd);
 void connection_fail(struct connection *connection, const char *message);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 
 #include "connection.h"
 
@@ -177,10 +178,17 @@ const char *code_of_errno(int error) {
     case EBADF:
     case EFAULT:
       return "internal"; /* A mistake of the agent itself. */
+    case EIO:
+      return "internal"; /* The disk gave an error. */
     default:
       /* The file, or the filesystem that it is on, does not do this: special files answer with any error there is. */
       return "unsupported";
   }
+}
+
+int errno_of_read(int fd, int error) {
+  struct statfs filesystem;
+  return error == EIO && fstatfs(fd, &filesystem) == 0 && filesystem.f_blocks == 0 ? EOPNOTSUPP : error;
 }
 
 static void fail(struct channel *channel, const char *code, int error, const char *message) {

@@ -150,7 +150,7 @@ static enum pump pump_reading(struct channel *channel) {
   }
   if (n < 0 && errno == EINTR) return PUMP_MORE;
   if (n < 0) {
-    channel_fail_errno(channel, errno, "cannot read %.1024s", reading->path);
+    channel_fail_errno(channel, errno_of_read(reading->fd, errno), "cannot read %.1024s", reading->path);
     return PUMP_IDLE;
   }
   if (n == 0) {

@@ -170,7 +170,7 @@ static void write_content(int fd, uint64_t size, const char *path) {
     size_t wanted = left < sizeof chunk ? (size_t)left : sizeof chunk;
     ssize_t n = read(fd, chunk, wanted);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) worker_fail_errno(errno, "cannot read %.1024s", path);
+    if (n < 0) worker_fail_errno(errno_of_read(fd, errno), "cannot read %.1024s", path);
     if (n == 0) {
       memset(chunk, 0, wanted);
       n = (ssize_t)wanted;

@@ -1,5 +1,10 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { promisify } from 'node:util';
 import { DriverWorkbench, eventually, shellIn, tinyImage } from '@coppice/testkit';
 import { expect, test } from 'vitest';
 import { makeContainerDriver } from './container/make-container-driver.ts';
@@ -108,4 +113,32 @@ test('a directory that was made for a machine that never came to be is swept', a
   await bench.driver.sweep(new Set([machine.id]));
   expect(readdirSync(join(bench.home, 'run'))).toEqual([machine.id]);
   expect((await shellIn(machine.guest, 'echo alive')).stdout).toBe('alive\n');
+});
+
+test('a disk that failed is told from a file that cannot be read', async () => {
+  await using bench = await open();
+  await using left = new AsyncDisposableStack();
+  const tree = join(bench.home, 'tree');
+  const image = join(bench.home, 'image');
+  const workspaceDir = join(bench.home, 'workspace');
+  for (const directory of [tree, workspaceDir]) mkdirSync(directory);
+  const content = randomBytes(65_536);
+  writeFileSync(join(tree, 'file'), content);
+  await writeFile(image, '');
+  await truncate(image, 128 * 1024 * 1024);
+  const execute = promisify(execFile);
+  await execute('mkfs.btrfs', ['-q', '-d', 'single', '--rootdir', tree, image]);
+  // One bit, which the checksum of the filesystem finds.
+  const file = openSync(image, 'r+');
+  writeSync(file, Buffer.from([content[0]! ^ 1]), 0, 1, readFileSync(image).indexOf(content));
+  closeSync(file);
+  await execute('mount', ['-o', 'loop', image, workspaceDir]);
+  left.defer(() => execute('umount', ['--lazy', workspaceDir]).then(() => {}));
+  const machine = await bench.start({ workspaceDir });
+  const failed = { code: 'internal', details: { errno: 'EIO' }, hint: expect.stringContaining('dmesg') };
+  const { guest } = machine;
+  await expect(buffer(guest.read('/workspace/file'))).rejects.toMatchObject(failed);
+  await expect(buffer(guest.pack('/workspace'))).rejects.toMatchObject(failed);
+  await expect(buffer(guest.read('/proc/1/mem'))).rejects.toMatchObject({ code: 'unsupported' });
+  await machine.stop(0);
 });

@@ -39,6 +39,7 @@ const hints: Readonly<Record<string, string>> = {
   ENOTEMPTY: 'Remove it recursively to remove what is in it as well.',
   ECONNREFUSED: 'Start the server in the sandbox first; it must listen on 127.0.0.1, ::1 or all addresses.',
   EAGAIN: 'End some processes of the sandbox, or raise its limit of processes.',
+  EIO: 'A disk of this machine failed: look at its kernel log (`dmesg`), and restore the file from a snapshot or a backup.',
   EXDEV: 'Copy it and remove the original: the two places are on different filesystems.',
 };
 
