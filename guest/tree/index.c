@@ -10,8 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define VERSION 2
+
 static bool read_blocks(struct index *index) {
   const uint8_t *at = index->mapped + sizeof index->header, *end = index->mapped + index->mapped_len;
+  if (index->header.version == VERSION) {
+    if ((size_t)(end - at) < sizeof index->moment) return false;
+    memcpy(&index->moment, at, sizeof index->moment);
+    at += sizeof index->moment;
+  }
   size_t cap = 0;
   while (at < end) {
     const struct block_header *header = (const struct block_header *)at;
@@ -26,7 +33,7 @@ static bool read_blocks(struct index *index) {
     block->canonical = (const uint8_t *)block->path + header->path_len;
     block->locations = (const struct location *)(block->canonical + header->canonical_len);
     block->stats = (const struct stat_key *)(block->locations + header->count);
-    block->kept = false;
+    block->kept = block->stale = false;
     at += header->block_len;
   }
   for (size_t i = 0; i < index->count; i++) {
@@ -59,7 +66,7 @@ bool index_open(struct index *index, const char *path) {
   close(fd);
   if (good) {
     memcpy(&index->header, index->mapped, sizeof index->header);
-    good = index->header.magic == INDEX_MAGIC && index->header.version == 1 &&
+    good = index->header.magic == INDEX_MAGIC && index->header.version >= 1 && index->header.version <= VERSION &&
            index->header.body_len + sizeof index->header == index->mapped_len;
   }
   if (good && !is_sound(&stat)) {
@@ -103,17 +110,19 @@ void index_add_block(struct buf *blocks, const char *path, size_t path_len, cons
 }
 
 void index_write(const char *path, const struct index *old, const struct buf *fresh, const uint8_t root_hash[HASH_LEN],
-                 struct location root, const char *basis) {
-  struct index_header header = {.magic = INDEX_MAGIC, .version = 1, .root = root};
+                 struct location root, const char *basis, const struct moment *moment) {
+  struct index_header header = {.magic = INDEX_MAGIC, .version = VERSION, .body_len = sizeof *moment, .root = root};
   memcpy(header.root_hash, root_hash, HASH_LEN);
   strncpy(header.basis, basis, sizeof header.basis - 1);
   unlink(path);
   const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) die_errno("create", path);
   write_all(fd, &header, sizeof header, path);
+  write_all(fd, moment, sizeof *moment, path);
   struct blake3 check;
   uint8_t *memory = must_alloc(BLAKE3_BLOCK);
   blake3_init(&check, memory);
+  blake3_update(&check, moment, sizeof *moment);
   for (size_t i = 0; i < old->count; i++) {
     if (!old->blocks[i].kept) continue;
     /* Neighbours that are kept go out in one piece. */
@@ -142,16 +151,18 @@ static struct {
   struct buf fresh;
   uint8_t root_hash[HASH_LEN];
   struct location root;
+  struct moment moment;
 } aside;
 
 static void *write_aside(void *unused) {
-  index_write(aside.path, &aside.old, &aside.fresh, aside.root_hash, aside.root, aside.basis);
+  index_write(aside.path, &aside.old, &aside.fresh, aside.root_hash, aside.root, aside.basis, &aside.moment);
   return unused;
 }
 
 void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN],
-                       struct location root, const char *basis) {
+                       struct location root, const char *basis, const struct moment *moment) {
   aside.path = path;
+  aside.moment = *moment;
   aside.basis = basis;
   aside.old = *old;
   aside.fresh = *fresh;

@@ -3,6 +3,7 @@
 #define COPPICE_TREE_INDEX_H
 
 #include "node.h"
+#include "since.h"
 
 #define INDEX_MAGIC 0x31495443u /* CTI1 */
 #define STAT_RACY 1u            /* changed so lately that a later change could look the same: read it again next time */
@@ -14,6 +15,7 @@ struct __attribute__((packed)) index_header {
   uint8_t root_hash[HASH_LEN];
   struct location root;
   char basis[32]; /* the snapshot whose life keeps the locations alive; the caller's to read and write */
+  /* then, from version 2 on: struct moment; then: blocks */
 };
 
 struct __attribute__((packed)) stat_key {
@@ -37,10 +39,12 @@ struct block {
   const struct location *locations;
   const struct stat_key *stats;
   bool kept;
+  bool stale; /* something in it, or below, changed since the moment */
 };
 
 struct index {
   struct index_header header;
+  struct moment moment; /* what has not changed since then is as the index has it */
   uint8_t *mapped;
   size_t mapped_len;
   struct block *blocks;
@@ -55,12 +59,12 @@ struct block *index_find(struct index *index, const char *path, size_t len);
 void index_add_block(struct buf *blocks, const char *path, size_t path_len, const uint8_t hash[HASH_LEN], struct location at,
                      uint32_t flags, const uint8_t *canonical, size_t canonical_len, const struct location *locations,
                      const struct stat_key *stats, uint32_t count);
-/* The kept blocks of `old` and the fresh ones. */
+/* The kept blocks of `old` and the fresh ones. `moment` is that of the new one. */
 void index_write(const char *path, const struct index *old, const struct buf *fresh, const uint8_t root_hash[HASH_LEN],
-                 struct location root, const char *basis);
+                 struct location root, const char *basis, const struct moment *moment);
 /* The same on another thread, which takes over `old` and `fresh`; one at a time. The strings stay the caller's. */
 void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN],
-                       struct location root, const char *basis);
+                       struct location root, const char *basis, const struct moment *moment);
 /* Waits for that one. */
 void index_settle(void);
 

@@ -14,6 +14,7 @@ struct item {
   uint32_t mode, uid, gid;
   int error;    /* why it could not be looked at; 0: it could */
   uint8_t type; /* as in a record; 0: a socket */
+  bool sure;                     /* it is as the index has it, however young */
   bool changed, unsettled, gone; /* gone: between the listing and the reading */
   bool differs;                  /* changed, and not only so young that it may be */
   const char *link;         /* of a hard link: the path of the first one */

@@ -61,14 +61,15 @@ static void pop(struct work *work, size_t before) {
 
 static const char *here(const struct work *work) { return (const char *)work->path.data; }
 
-/* The directory that holds what is here, and those above it, are no longer as they were scanned. */
+/* What is here, the directory that holds it, and those above that, are no longer as they were scanned. */
 static void mark_touched(struct work *work) {
-  for (size_t len = work->path.len; len > 0;) {
-    while (len > 0 && work->path.data[len - 1] != '/') len--;
-    if (len > 0) len--;
+  for (size_t len = work->path.len;;) {
     void **mark = map_at(&work->result->touched, bytes_key(here(work), len), len);
     if (*mark) return;
     *mark = work;
+    if (!len) return;
+    while (len > 0 && work->path.data[len - 1] != '/') len--;
+    if (len > 0) len--;
   }
 }
 

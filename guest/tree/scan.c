@@ -20,9 +20,15 @@
 /* Kernel clocks tick at 100 Hz at the slowest; what changed within two ticks of the walk's start is read again. */
 #define RACY_NS 20000000
 #define BTRFS_EMPTY_SUBVOLUME_INO 2
+#define SUBVOLUME_ROOT_INO 256
+/* Nothing of a clone is in a cache: what changed is looked at there as long as that is less than a part of all. */
+#define SIFTED_MAX 64
+#define WALK_IS_QUICKER 16
 
 struct walk {
   bool skips; /* directories that a restore has not touched */
+  bool sifts; /* what has not changed since the moment of the index */
+  bool saw_ignore;
   struct store *store;
   const struct scan_options *options;
   struct scan_result *result;
@@ -36,6 +42,7 @@ struct walk {
   int64_t racy_from;
   int tree, live; /* the directory that is walked; the one that it was cloned from, or -1 */
   uint64_t tree_dev, live_dev;
+  struct map since; /* inodes that have */
 };
 
 struct tree_ref {
@@ -147,7 +154,7 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       const struct stat_key *key = &block->stats[old.index];
       item.old = record;
       item.old_at = old.index;
-      bool same = is_as_indexed(&item, &old.entry, key);
+      bool same = item.sure || is_as_indexed(&item, &old.entry, key);
       if (walk->options->locations_hold) item.location = block->locations[old.index];
       if (same && item.type == 'f' && walk->options->keep && item.size && !item.location.pack) same = false;
       memcpy(item.hash, record->hash, HASH_LEN);
@@ -295,6 +302,7 @@ static struct stat_key key_of(const struct walk *walk, const struct item *item) 
 static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
                      const struct tree_ref *prefer, struct root *out, uint32_t *flags_out);
 static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags);
+static bool skip_unchanged(struct walk *walk, const struct item *item, struct root *out, uint32_t *flags);
 
 /*
  * Nothing of a clone is in the kernel's caches yet, and everything of the directory that it was made from is. What is there now as
@@ -359,6 +367,107 @@ static struct listing clone_listing(struct walk *walk, const struct listing *liv
   return listing;
 }
 
+static bool changed_lately(struct walk *walk, uint64_t ino) { return map_get(&walk->since, ino, 0); }
+
+static void item_from_index(struct item *item, const struct entry *entry, const struct stat_key *key, uint64_t dev) {
+  const struct record *record = entry->record;
+  item->ino = key->ino;
+  item->dev = dev;
+  item->type = record->type;
+  item->size = record->size;
+  item->nlink = 1;
+  item->mtime_ns = record->mtime_ns;
+  item->ctime_ns = key->ctime_ns;
+  item->mode = record->mode;
+  item->uid = record->uid;
+  item->gid = record->gid;
+  item->sure = true;
+}
+
+/* The names that the index has for a directory, which are those that it holds. */
+static struct listing listing_from_index(struct walk *walk, const struct block *block) {
+  struct listing listing = {.fd = open_here(walk, walk->tree), .count = block->header->count};
+  if (listing.fd < 0) listing.error = errno;
+  listing.items = calloc(listing.count + 1, sizeof *listing.items);
+  if (!listing.items) die("limit_reached", "out of memory");
+  buf_room(&listing.names, block->header->canonical_len + listing.count);
+  listing.names.len = 0;
+  struct cursor old;
+  for (cursor_start(&old, block->canonical, block->header->canonical_len); old.valid; cursor_next(&old)) {
+    struct item *item = &listing.items[old.index];
+    item->name = (char *)listing.names.data + listing.names.len;
+    item->name_len = old.entry.record->name_len;
+    item->ino = block->stats[old.index].ino;
+    buf_add(&listing.names, old.entry.name, item->name_len);
+    buf_add(&listing.names, "", 1);
+  }
+  return listing;
+}
+
+static bool touched(struct walk *walk, const struct item *item) {
+  const size_t before = path_push(walk, item->name, item->name_len);
+  const bool found = map_get(walk->options->touched, bytes_key(walk->path.data, walk->path.len), walk->path.len);
+  path_pop(walk, before);
+  return found;
+}
+
+/*
+ * The directory at the walk's path, where it is known what changed since the index was made: in a clone all that did, after a restore
+ * what the restore did. `sure` says that the directory itself did not. An inode that did not and that the index has under this name is
+ * taken as the index has it.
+ */
+static struct listing sifted_listing(struct walk *walk, bool sure) {
+  const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
+  struct listing listing = {.fd = -1};
+  if (sure && block) listing = listing_from_index(walk, block);
+  else {
+    const int dir = open_here(walk, walk->tree);
+    if (dir >= 0) listing_read_names(dir, ".", &listing), close(dir);
+    else listing.error = errno;
+  }
+  struct cursor old = {0};
+  if (block) cursor_start(&old, block->canonical, block->header->canonical_len);
+  for (size_t i = 0; i < listing.count && !listing.error; i++) {
+    struct item *item = &listing.items[i];
+    while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) < 0) cursor_next(&old);
+    const bool same = old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 &&
+                      block->stats[old.index].ino == item->ino && !(walk->sifts ? changed_lately(walk, item->ino) : touched(walk, item));
+    if (same) item_from_index(item, &old.entry, &block->stats[old.index], walk->tree_dev);
+    else item_look(listing.fd, item);
+  }
+  return listing;
+}
+
+/* Marks the directories of the index in which, or below which, something changed. */
+static void mark_stale(struct walk *walk) {
+  for (size_t i = 0; i < walk->index.count; i++) {
+    struct block *block = &walk->index.blocks[i];
+    bool stale = false;
+    for (uint32_t entry = 0; entry < block->header->count && !stale; entry++) stale = changed_lately(walk, block->stats[entry].ino);
+    for (size_t len = block->header->path_len; block && stale && !block->stale;) {
+      block->stale = true;
+      while (len > 0 && block->path[len - 1] != '/') len--;
+      if (len > 0) len--;
+      block = index_find(&walk->index, block->path, len);
+    }
+  }
+}
+
+/* Where the filesystem says what changed since the index was made, nothing else is looked at. */
+static void begin_to_sift(struct walk *walk, const struct moment *now) {
+  const struct moment *before = &walk->index.moment;
+  if (!walk->have_index || !walk->options->locations_hold || walk->options->selection.count) return;
+  if (!before->transaction || before->transaction >= now->transaction) return;
+  if (memcmp(before->subvolume, now->subvolume, sizeof now->subvolume) != 0) return;
+  const struct block *top = index_find(&walk->index, "", 0);
+  /* Which of several hard links is the first is only known to a walk over all of them. */
+  if (!top || top->header->flags & NODE_HAS_LINKS) return;
+  size_t entries = 0;
+  for (size_t i = 0; i < walk->index.count; i++) entries += walk->index.blocks[i].header->count;
+  walk->sifts = changed_since(walk->tree, before, SIFTED_MAX + entries / WALK_IS_QUICKER, &walk->since);
+  if (walk->sifts) mark_stale(walk);
+}
+
 /* Descends into the directories of `items`. Answers whether one of them is not what the index says. */
 static bool scan_below(struct walk *walk, const struct listing *listing, size_t count, struct ignore_list *rules, bool filter,
                        const struct node *prefer, uint32_t *flags) {
@@ -369,13 +478,15 @@ static bool scan_below(struct walk *walk, const struct listing *listing, size_t 
   size_t directories = 0, at = 0;
   for (size_t i = 0; i < count; i++) directories += items[i].type == 'd';
   struct ahead *ahead = must_alloc(directories * sizeof *ahead);
-  const int live = walk->live < 0 || listing->live || !directories ? -1 : open_here(walk, walk->live);
+  /* Rules that are new may be about what has not changed. */
+  const bool sifts = walk->sifts && !rules;
+  const int live = walk->live < 0 || listing->live || !directories || sifts ? -1 : open_here(walk, walk->live);
   const int from = live >= 0 ? live : listing->fd;
   const bool from_live = live >= 0 || listing->live;
   for (size_t i = 0; i < count; i++)
     if (items[i].type == 'd') ahead[at++] = (struct ahead){.dir = from, .name = items[i].name};
   /* Most will be skipped where some can be: then each is read when it is its turn. */
-  if (!walk->skips) ahead_offer(ahead, directories);
+  if (!walk->skips && !sifts) ahead_offer(ahead, directories);
   at = 0;
   for (size_t i = 0; i < count; i++) {
     struct item *item = &items[i];
@@ -394,9 +505,8 @@ static bool scan_below(struct walk *walk, const struct listing *listing, size_t 
     const size_t before = path_push(walk, item->name, item->name_len);
     struct root root;
     uint32_t child_flags;
-    if (!skip_untouched(walk, &child_prefer, &root, &child_flags)) {
-      if (walk->skips) ahead_offer(next, 1);
-      struct listing child = ahead_listing(next);
+    if (!(sifts ? skip_unchanged(walk, item, &root, &child_flags) : skip_untouched(walk, &child_prefer, &root, &child_flags))) {
+      struct listing child = sifts || walk->skips ? sifted_listing(walk, sifts && item->sure) : ahead_listing(next);
       if (walk->result->stopped) {
         listing_free(&child);
         path_pop(walk, before);
@@ -493,6 +603,36 @@ static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, str
   return true;
 }
 
+/* Counts what is below a directory of the index, and keeps it there. */
+static void keep_below(struct walk *walk, struct block *block) {
+  block->kept = true;
+  walk->result->directories++;
+  struct cursor cursor;
+  for (cursor_start(&cursor, block->canonical, block->header->canonical_len); cursor.valid; cursor_next(&cursor)) {
+    const struct record *record = cursor.entry.record;
+    if (record->type != 'd') {
+      walk->result->files++;
+      if (record->type == 'f') walk->result->bytes += record->size;
+      continue;
+    }
+    const size_t before = path_push(walk, cursor.entry.name, record->name_len);
+    keep_below(walk, index_find(&walk->index, (char *)walk->path.data, walk->path.len));
+    path_pop(walk, before);
+  }
+}
+
+/* A directory of a clone in which nothing changed since the index was made. */
+static bool skip_unchanged(struct walk *walk, const struct item *item, struct root *out, uint32_t *flags) {
+  if (!item->sure) return false;
+  struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
+  if (!block || block->stale || !block->header->location.pack || !index_has_all(walk, block, false)) return false;
+  keep_below(walk, block);
+  memcpy(out->hash, block->header->hash, HASH_LEN);
+  out->location = block->header->location;
+  *flags = block->header->flags;
+  return true;
+}
+
 static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
                      const struct tree_ref *prefer_ref, struct root *out, uint32_t *flags_out) {
   if (listing.error) {
@@ -502,6 +642,7 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
   walk->result->directories++;
   const int fd = listing.fd;
   struct item *items = listing.items;
+  if (listing.has_ignore) walk->saw_ignore = true;
   struct ignore_list *rules = listing.has_ignore ? ignore_load(fd, (char *)walk->path.data, above) : above;
   struct block *block = walk->have_index ? index_find(&walk->index, (char *)walk->path.data, walk->path.len) : NULL;
   size_t count = examine(walk, &listing, rules, filter, block);
@@ -620,6 +761,9 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   struct stat stat;
   if (fstat(fd, &stat) == 0) walk.tree_dev = stat.st_dev;
   if (walk.live >= 0 && fstat(walk.live, &stat) == 0) walk.live_dev = stat.st_dev;
+  /* A scan of what is in use finds what changed by times; what has is still younger than the moment that the index had. */
+  struct moment moment = walk.index.moment;
+  if (options->whole_tree && moment_of_clone(fd, &moment)) begin_to_sift(&walk, &moment);
   struct tree_ref prefer = {0};
   if (options->prefer) {
     struct node top = node_load(store, options->prefer->location, options->prefer->hash, "");
@@ -634,8 +778,9 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   uint32_t flags;
   if (!skip_untouched(&walk, &prefer, &top, &flags)) {
     struct listing listing;
-    listing_read(walk.live >= 0 ? walk.live : fd, ".", &listing);
-    if (walk.live >= 0) {
+    if (walk.sifts || walk.skips) listing = sifted_listing(&walk, walk.sifts && !changed_lately(&walk, SUBVOLUME_ROOT_INO));
+    else listing_read(walk.live >= 0 ? walk.live : fd, ".", &listing);
+    if (walk.live >= 0 && !walk.sifts) {
       const struct listing cloned = clone_listing(&walk, &listing);
       listing_free(&listing);
       listing = cloned;
@@ -649,14 +794,19 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
     if (!walk.index.blocks[i].kept) result->index_changed = true;
+  /* Ignored files and sockets are not in the index, so that it cannot tell whether there still are none. */
+  if (walk.saw_ignore || result->sockets) memset(&moment, 0, sizeof moment);
+  /* Compared with a moment that is long ago, more and more has changed since. */
+  if (walk.since.used > SIFTED_MAX) result->index_changed = true;
   if (options->new_index_path && result->index_changed) {
     if (options->index_later)
-      index_write_aside(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis);
-    else index_write(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis);
+      index_write_aside(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis, &moment);
+    else index_write(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis, &moment);
   }
   for (size_t i = 0; i < walk.links.cap; i++) free(walk.links.slots[i].value);
   free(walk.links.slots);
   free(walk.known.slots);
+  free(walk.since.slots);
   free(walk.fresh.data);
   free(walk.path.data);
   index_close(&walk.index);

@@ -1,0 +1,22 @@
+/* What changed in a btrfs subvolume since another moment, as its own trees tell, without a look at what did not change. */
+#ifndef COPPICE_TREE_SINCE_H
+#define COPPICE_TREE_SINCE_H
+
+#include "common.h"
+
+/* A subvolume, which has its uuid for life, as it was at the end of a transaction; 0: unknown. */
+struct __attribute__((packed)) moment {
+  uint8_t subvolume[16];
+  uint64_t transaction;
+};
+
+/* What a read-only clone is the state of; false where that cannot be told. */
+bool moment_of_clone(int clone, struct moment *out);
+
+/*
+ * The inodes of a clone that were made or changed since `before`, each as a key with 0. Answers false when it cannot be told: to read
+ * the filesystem's trees takes CAP_SYS_ADMIN; or when there are more than `most`.
+ */
+bool changed_since(int clone, const struct moment *before, size_t most, struct map *inodes);
+
+#endif
