@@ -15,12 +15,36 @@
 
 #include "sha256.h"
 
-static void forget_snapshot(struct history *history, const char *id) {
-  for (size_t i = 0; i < history->count; i++) {
-    if (strcmp(history->snapshots[i].id, id) != 0) continue;
-    memmove(&history->snapshots[i], &history->snapshots[i + 1], (--history->count - i) * sizeof *history->snapshots);
-    return;
+/* An id as the key of a map, which it just fills. */
+struct id_key {
+  uint64_t a, b;
+};
+_Static_assert(sizeof(struct id_key) == ID_LEN, "an id is a key");
+
+static struct id_key key_of(const char *id) {
+  struct id_key key = {0};
+  memcpy(&key, id, strnlen(id, ID_LEN));
+  return key;
+}
+
+/* All that a collection took, in one pass over what there is: it may be as much. */
+static bool forget_snapshots(struct history *history, struct json gone) {
+  struct map named = {0};
+  struct json id;
+  char name[ID_LEN + 1];
+  while (json_next(&gone, &id)) {
+    if (!json_string(id, name, sizeof name)) return false;
+    const struct id_key key = key_of(name);
+    *map_at(&named, key.a, key.b) = history;
   }
+  size_t kept = 0;
+  for (size_t i = 0; i < history->count; i++) {
+    const struct id_key key = key_of(history->snapshots[i].id);
+    if (!map_get(&named, key.a, key.b)) history->snapshots[kept++] = history->snapshots[i];
+  }
+  history->count = kept;
+  free(named.slots);
+  return true;
 }
 
 static struct snapshot *next_snapshot(struct history *history) {
@@ -84,15 +108,9 @@ static bool add_line(struct history *history, struct json line) {
   /* Who was renamed has a past under another name. */
   if (strcmp(type, "worktree_rename") == 0) return !concerns(history, data, "from") && !concerns(history, data, "to");
   if (strcmp(type, "gc_mark") == 0) {
-    struct json gone, id;
-    char name[ID_LEN + 1];
+    struct json gone;
     history->collecting = true;
-    if (!json_field(data, "snapshots", &gone)) return false;
-    while (json_next(&gone, &id)) {
-      if (!json_string(id, name, sizeof name)) return false;
-      forget_snapshot(history, name);
-    }
-    return true;
+    return json_field(data, "snapshots", &gone) && forget_snapshots(history, gone);
   }
   if (strcmp(type, "gc_done") == 0) history->collecting = false;
   else return strcmp(type, "init") == 0 || strcmp(type, "repair") == 0 || strcmp(type, "pin") == 0 || strcmp(type, "unpin") == 0;

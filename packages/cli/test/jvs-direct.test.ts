@@ -226,6 +226,30 @@ describe('without Node', () => {
     await jvs.ok(['verify', '--all'], { cwd });
   });
 
+  test('a collection of a great many snapshots is read in one go', { timeout: 60_000 }, async () => {
+    const cwd = await workspace();
+    await withoutNode(['snapshot', 'kept', '--tag', 'kept'], cwd);
+    const log = join(cwd, '../.jvs/log.jsonl');
+    const hash = '0'.repeat(64);
+    const ids = Array.from({ length: 200_000 }, (_, at) => `x${String(at).padStart(15, '0')}`);
+    const line = (seq: number, type: string, data: unknown): string =>
+      JSON.stringify({ seq, type, data, hash });
+    const snapshots = ids.map((id, at) =>
+      line(3 + at, 'snapshot', {
+        snapshot: { snapshot_id: id, worktree_name: 'other', tags: ['kept'] },
+        saved_root_hash: null,
+      }),
+    );
+    // All but one, which then is the newest with this tag.
+    const left = ids[1000];
+    const mark = line(3 + ids.length, 'gc_mark', { snapshots: ids.filter((id) => id !== left) });
+    await appendFile(log, `${[...snapshots, mark, line(4 + ids.length, 'gc_done', {})].join('\n')}\n`);
+    expect(await withoutNode(['snapshot', 'after', '--tag', 'after'], cwd)).toMatchObject({ code: 0 });
+    await needsNode(['restore', 'kept'], cwd);
+    expect(await withoutNode(['restore', 'after'], cwd)).toMatchObject({ code: 0 });
+    await needsNode(['restore', ids[0] ?? ''], cwd);
+  });
+
   test('what fails is undone, and said by Node', async () => {
     const cwd = await workspace();
     await withoutNode(['snapshot', 'one'], cwd);
