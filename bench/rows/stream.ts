@@ -27,7 +27,7 @@ export const stream = defineRow({
         },
         pipe: () => context.shell.timeScript(`head -c ${bytes} /dev/zero | cat`),
       },
-      { rounds: 7, budgetS: 40 },
+      { rounds: 15, budgetS: 40 },
     );
     const { ours, pipe } = measured;
     return {
