@@ -140,6 +140,8 @@ bool hash_from_hex(const char *hex, uint8_t out[HASH_LEN]) {
 }
 
 void kill_point(const char *name) {
+  const char *stop = getenv("JVS_STOP_AT");
+  if (stop && strcmp(stop, name) == 0) kill(getpid(), SIGSTOP);
   const char *at = getenv("JVS_KILL_AT");
   if (!at || strcmp(at, name) != 0) return;
   if (!is_command) kill(getppid(), SIGKILL);

@@ -40,7 +40,7 @@ void hex_of(const uint8_t *bytes, size_t len, char *out);
 bool hash_from_hex(const char *hex, uint8_t out[HASH_LEN]);
 
 /* Ends this process, and the command that it works for, at once when JVS_KILL_AT names this point: how the crash tests stop us
-   anywhere. */
+   anywhere. Where JVS_STOP_AT names it, this process stops until it is told to go on: how tests work beside us at that moment. */
 extern bool is_command;
 void kill_point(const char *name);
 

@@ -191,7 +191,7 @@ static void restore_to(const struct target *target, const struct root *from, str
     fprintf(stderr, "jvs: %" PRIu64 " extended attributes could not be restored on this filesystem or by this user\n",
             restored->attributes_refused);
   if (restored->moved_aside)
-    fprintf(stderr, "jvs: %" PRIu64 " ignored entries stood in the way and are now %s%s\n", restored->moved_aside,
+    fprintf(stderr, "jvs: %" PRIu64 " ignored or just changed entries stood in the way and are now %s%s\n", restored->moved_aside,
             access(options.kept, F_OK) == 0 ? "in " : "beside, with their names ending in .kept-by-restore-",
             access(options.kept, F_OK) == 0 ? options.kept : operation);
   clear_intent();

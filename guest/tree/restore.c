@@ -13,6 +13,7 @@
 
 #include "below.h"
 #include "jobs.h"
+#include "listing.h"
 #include "stuck.h"
 #include "xattrs.h"
 
@@ -126,7 +127,7 @@ static void stage_one(void *context, size_t at, struct content_memory *memory) {
   set_metadata(work, work->staging, name, &staged->record, staged->xattrs, staged->path);
 }
 
-/* Ignored files are not ours to delete: what still stands in the way goes to a place outside the workspace. */
+/* What no snapshot holds is not ours to delete: ignored files, and changes of the last moment. It goes to a place outside the workspace. */
 static void move_aside(struct work *work, int dir, const char *name) {
   if (mkdir(work->options->kept, 0700) != 0 && errno != EEXIST) die_errno("create", work->options->kept);
   const int kept = open(work->options->kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -144,6 +145,27 @@ static void move_aside(struct work *work, int dir, const char *name) {
   close(kept);
 }
 
+/* Whether a file, or a link, is not what the scan saw: what somebody has written to it since is nowhere else. */
+static bool changed_meanwhile(struct work *work, int dir, const char *name, const struct entry *seen) {
+  const struct record *record = seen->record;
+  struct item now = {.name = (char *)name};
+  item_look(dir, &now);
+  if (now.error == ENOENT) return false;
+  if (now.error) {
+    errno = now.error;
+    die_errno("stat", here(work));
+  }
+  /* Of a hard link the first name has the rest. */
+  if (record->type == 'h') return now.type != 'f';
+  if (now.type != record->type) return true;
+  if (record->type == 'f')
+    return now.size != record->size || now.mtime_ns != record->mtime_ns || now.mode != record->mode || now.uid != record->uid ||
+           now.gid != record->gid;
+  char target[4097];
+  return record->type == 'l' && (readlinkat(dir, name, target, sizeof target) != (ssize_t)record->link_len ||
+                                 memcmp(target, seen->link, record->link_len) != 0);
+}
+
 static void open_up(int dir, const char *name) {
   struct stat now;
   if (geteuid() != 0 && fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(now.st_mode) && (now.st_mode & 0700) != 0700)
@@ -156,7 +178,8 @@ static void remove_entry(struct work *work, int dir, const struct entry *entry, 
   memcpy(name, entry->name, entry->record->name_len);
   name[entry->record->name_len] = 0;
   if (entry->record->type != 'd') {
-    if (unlinkat(dir, name, 0) != 0 && errno != ENOENT) die_errno("remove", here(work));
+    if (changed_meanwhile(work, dir, name, entry)) move_aside(work, dir, name);
+    else if (unlinkat(dir, name, 0) != 0 && errno != ENOENT) die_errno("remove", here(work));
     work->result->removed++;
     return;
   }
@@ -171,7 +194,8 @@ static void remove_entry(struct work *work, int dir, const struct entry *entry, 
       pop(work, before);
     }
     close(fd);
-  } else if (errno != ENOENT) die_errno("open", here(work));
+  } else if (errno == ENOTDIR || errno == ELOOP) move_aside(work, dir, name); /* it is no directory any more */
+  else if (errno != ENOENT) die_errno("open", here(work));
   node_free(&node);
   if (unlinkat(dir, name, AT_REMOVEDIR) == 0) work->result->removed++;
   else if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) die_errno("remove", here(work));
@@ -418,7 +442,8 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
   mark_touched(work);
   struct stat found;
   if (old && old->record->type == 'd') remove_entry(work, dir, old, old_at);
-  else if (!old && fstatat(dir, name, &found, AT_SYMLINK_NOFOLLOW) == 0) move_aside(work, dir, name);
+  else if (old ? changed_meanwhile(work, dir, name, old) : fstatat(dir, name, &found, AT_SYMLINK_NOFOLLOW) == 0)
+    move_aside(work, dir, name);
   if (type == 'f') place_file(work, dir, name, new);
   else place_special(work, dir, name, new);
   work->result->written++;

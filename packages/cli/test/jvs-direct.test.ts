@@ -1,7 +1,9 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { appendFile, chmod, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture } from './jvs-fixture.ts';
 import { canMount, MountedFilesystem } from './jvs-mounted.ts';
 
@@ -249,6 +251,65 @@ describe('without Node', () => {
     expect(await withoutNode(['restore', 'after'], cwd)).toMatchObject({ code: 0 });
     await needsNode(['restore', ids[0] ?? ''], cwd);
   });
+
+  test.each(['plain', 'btrfs'] as const)(
+    'what somebody writes while a restore is at work is kept, on %s',
+    async (kind) => {
+      if (kind === 'btrfs' && !canMount) return;
+      await using mounted = kind === 'btrfs' ? await MountedFilesystem.create(kind, jvs.home) : undefined;
+      const cwd = await workspace(mounted?.path);
+      await withoutNode(['snapshot', 'base', '--tag', 'base'], cwd);
+      for (const name of ['a', 'd/b', 'extra', 'gone', 'kind'])
+        await writeFile(join(cwd, name), `saved ${name}`);
+      await symlink('here', join(cwd, 'points'));
+      await mkdir(join(cwd, 'folder'));
+      const restoring = spawn(
+        jvs.env.COPPICE_TREE_PROGRAM ?? '',
+        ['jvs', join(jvs.bin, 'node-stand-in'), '--option', 'jvs.mjs', 'restore', 'base'],
+        { cwd, env: { ...jvs.env, JVS_STOP_AT: 'restore-staged' } },
+      );
+      let stderr = '';
+      restoring.stderr.setEncoding('utf8').on('data', (text: string) => {
+        stderr += text;
+      });
+      const ended = once(restoring, 'close');
+      const state = async (): Promise<string | undefined> =>
+        /\) (\w)/.exec(await readFile(`/proc/${restoring.pid}/stat`, 'utf8'))?.[1];
+      await vi.waitFor(async () => expect(await state()).toBe('T'), 60_000);
+      // Everything is saved and staged; now somebody goes on.
+      await writeFile(join(cwd, 'a'), 'written late a');
+      await writeFile(join(cwd, 'extra'), 'written late extra');
+      for (const name of ['gone', 'points', 'kind']) await rm(join(cwd, name));
+      await symlink('there', join(cwd, 'points'));
+      await mkdir(join(cwd, 'kind'));
+      await writeFile(join(cwd, 'kind/inside'), 'written late inside');
+      await rm(join(cwd, 'folder'), { recursive: true });
+      await writeFile(join(cwd, 'folder'), 'written late folder');
+      restoring.kill('SIGCONT');
+      expect(await ended).toEqual([0, null]);
+      expect(stderr).toMatch(/5 ignored or just changed entries stood in the way and are now/);
+      expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
+      expect(await readFile(join(cwd, 'd/b'), 'utf8')).toBe('one d/b');
+      const kept = await jvs.bash(
+        "{ grep -rh 'written late' .. --exclude-dir=trees; find .. -type l -printf '%l\\n'; } | sort -u",
+        { cwd },
+      );
+      expect(kept.stdout.trim().split('\n')).toEqual(
+        expect.arrayContaining([
+          'there',
+          ...['a', 'extra', 'inside', 'folder'].map((name) => `written late ${name}`),
+        ]),
+      );
+      // What was saved before is what the scan saw.
+      const automatic = (await jvs.json<{ note: string; snapshot_id: string }[]>(['history'], { cwd })).find(
+        ({ note }) => note.startsWith('Unsaved changes'),
+      );
+      await jvs.ok(['restore', automatic?.snapshot_id ?? ''], { cwd });
+      for (const name of ['a', 'd/b', 'extra', 'gone', 'kind'])
+        expect(await readFile(join(cwd, name), 'utf8')).toBe(`saved ${name}`);
+      await jvs.ok(['verify', '--all'], { cwd });
+    },
+  );
 
   test('what fails is undone, and said by Node', async () => {
     const cwd = await workspace();

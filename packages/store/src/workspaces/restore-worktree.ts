@@ -142,7 +142,7 @@ export const restoreWorktree = async (
     complain(session, answer);
     if (answer.movedAside > 0) {
       session.notice(
-        `${answer.movedAside} ignored entries stood in the way and are now ${existsSync(layout.kept(operation)) ? `in ${layout.kept(operation)}` : `beside, with their names ending in .kept-by-restore-${operation}`}`,
+        `${answer.movedAside} ignored or just changed entries stood in the way and are now ${existsSync(layout.kept(operation)) ? `in ${layout.kept(operation)}` : `beside, with their names ending in .kept-by-restore-${operation}`}`,
       );
     }
     clearIntent(layout, operation);
