@@ -1,3 +1,6 @@
 import { defineConfig } from 'vitest/config';
+import { patience } from '../../../vitest.config.ts';
 
-export default defineConfig({ test: { include: ['*.fixture.ts'], root: import.meta.dirname, retry: 1 } });
+export default defineConfig({
+  test: { ...patience, include: ['*.fixture.ts'], root: import.meta.dirname },
+});
