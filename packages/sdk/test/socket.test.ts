@@ -33,7 +33,21 @@ const numbered = (bytes: number): Buffer => {
   return payload;
 };
 
-const sizes = [0, 1, 125, 126, 127, 65_535, 65_536, 64 * KiB + 1, 256 * KiB - 10, 256 * KiB, 512 * KiB - 10, 512 * KiB, 3 * 1024 * KiB];
+const sizes = [
+  0,
+  1,
+  125,
+  126,
+  127,
+  65_535,
+  65_536,
+  64 * KiB + 1,
+  256 * KiB - 10,
+  256 * KiB,
+  512 * KiB - 10,
+  512 * KiB,
+  3 * 1024 * KiB,
+];
 /** In the order of these sizes, several times over: more than is read into one piece of memory. */
 const payloads = [...sizes, ...sizes.toReversed(), ...Array(60).fill(64 * KiB + 1)].map(numbered);
 
