@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { JvsFixture, readText } from './jvs-fixture.ts';
@@ -88,5 +89,31 @@ describe.skipIf(!canMount)('a change that keeps size and time', () => {
       await write('bbbb');
       expect(await changes(cwd)).toBe('M f\n');
     }
+  });
+
+  test('is seen when it is made while something else is restored', async () => {
+    await using filesystem = await MountedFilesystem.create('ext4-seconds', jvs.home);
+    const { cwd, file, write } = await prepare(filesystem);
+    const neighbour = join(cwd, 'g');
+    await writeFile(neighbour, 'stored');
+    await jvs.ok(['snapshot', 'base', '--tag', 'base'], { cwd });
+    const changedMs = async (): Promise<number> => (await stat(file)).ctimeMs;
+    for (let savedMs = 0, lateMs = 1; savedMs !== lateMs; ) {
+      await writeFile(neighbour, 'to be restored');
+      // Both changes must be in one second, which is long enough at its beginning.
+      await setTimeout(1000 - (Date.now() % 1000));
+      await write('aaaa');
+      savedMs = await changedMs();
+      const restore = [join(jvs.bin, 'jvs'), 'restore', 'base'] as const;
+      const { code } = await jvs.runStopped('restore-staged', restore, { cwd }, async () => {
+        await write('bbbb');
+        lateMs = await changedMs();
+        // Until the clock is far enough for the next look to think that the file is old.
+        await setTimeout(2000);
+      });
+      expect(code).toBe(0);
+      expect(await readText(neighbour)).toBe('stored');
+    }
+    expect(await changes(cwd)).toBe('M f\n');
   });
 });

@@ -171,7 +171,8 @@ describe('restore', () => {
     const { stdout, stderr } = await jvs.spawned(['restore', 'with'], { cwd });
     expect(stdout).toContain('"with\\x9b31m"');
     expect(await readText(join(cwd, 'local'))).toBe('stored');
-    const [, kept = ''] = /1 ignored or just changed entries stood in the way and are now in (\S+)/.exec(stderr) ?? [];
+    const [, kept = ''] =
+      /1 ignored or just changed entries stood in the way and are now in (\S+)/.exec(stderr) ?? [];
     expect(await readText(join(kept, '0'))).toBe('only here');
   });
 

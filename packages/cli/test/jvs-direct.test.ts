@@ -1,9 +1,7 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { appendFile, chmod, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, JvsFixture } from './jvs-fixture.ts';
 import { canMount, MountedFilesystem } from './jvs-mounted.ts';
 
@@ -30,12 +28,15 @@ const workspace = async (below = jvs.work): Promise<string> => {
   return cwd;
 };
 
-const withoutNode = (args: readonly string[], cwd: string, env: Record<string, string> = {}) =>
-  jvs.run(
-    jvs.env.COPPICE_TREE_PROGRAM ?? '',
-    ['jvs', join(jvs.bin, 'node-stand-in'), '--option', 'jvs.mjs', ...args],
-    { cwd, env },
-  );
+const direct = (args: readonly string[]): [string, ...string[]] => [
+  jvs.env.COPPICE_TREE_PROGRAM ?? '',
+  ...['jvs', join(jvs.bin, 'node-stand-in'), '--option', 'jvs.mjs', ...args],
+];
+
+const withoutNode = (args: readonly string[], cwd: string, env: Record<string, string> = {}) => {
+  const [program, ...rest] = direct(args);
+  return jvs.run(program, rest, { cwd, env });
+};
 
 const needsNode = async (args: readonly string[], cwd: string, env?: Record<string, string>) => {
   const log = await readFile(join(cwd, '../.jvs/log.jsonl'), 'utf8');
@@ -263,30 +264,23 @@ describe('without Node', () => {
         await writeFile(join(cwd, name), `saved ${name}`);
       await symlink('here', join(cwd, 'points'));
       await mkdir(join(cwd, 'folder'));
-      const restoring = spawn(
-        jvs.env.COPPICE_TREE_PROGRAM ?? '',
-        ['jvs', join(jvs.bin, 'node-stand-in'), '--option', 'jvs.mjs', 'restore', 'base'],
-        { cwd, env: { ...jvs.env, JVS_STOP_AT: 'restore-staged' } },
+      // Everything is saved and staged when somebody goes on.
+      const { code, stderr } = await jvs.runStopped(
+        'restore-staged',
+        direct(['restore', 'base']),
+        { cwd },
+        async () => {
+          await writeFile(join(cwd, 'a'), 'written late a');
+          await writeFile(join(cwd, 'extra'), 'written late extra');
+          for (const name of ['gone', 'points', 'kind']) await rm(join(cwd, name));
+          await symlink('there', join(cwd, 'points'));
+          await mkdir(join(cwd, 'kind'));
+          await writeFile(join(cwd, 'kind/inside'), 'written late inside');
+          await rm(join(cwd, 'folder'), { recursive: true });
+          await writeFile(join(cwd, 'folder'), 'written late folder');
+        },
       );
-      let stderr = '';
-      restoring.stderr.setEncoding('utf8').on('data', (text: string) => {
-        stderr += text;
-      });
-      const ended = once(restoring, 'close');
-      const state = async (): Promise<string | undefined> =>
-        /\) (\w)/.exec(await readFile(`/proc/${restoring.pid}/stat`, 'utf8'))?.[1];
-      await vi.waitFor(async () => expect(await state()).toBe('T'), 60_000);
-      // Everything is saved and staged; now somebody goes on.
-      await writeFile(join(cwd, 'a'), 'written late a');
-      await writeFile(join(cwd, 'extra'), 'written late extra');
-      for (const name of ['gone', 'points', 'kind']) await rm(join(cwd, name));
-      await symlink('there', join(cwd, 'points'));
-      await mkdir(join(cwd, 'kind'));
-      await writeFile(join(cwd, 'kind/inside'), 'written late inside');
-      await rm(join(cwd, 'folder'), { recursive: true });
-      await writeFile(join(cwd, 'folder'), 'written late folder');
-      restoring.kill('SIGCONT');
-      expect(await ended).toEqual([0, null]);
+      expect(code).toBe(0);
       expect(stderr).toMatch(/5 ignored or just changed entries stood in the way and are now/);
       expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
       expect(await readFile(join(cwd, 'd/b'), 'utf8')).toBe('one d/b');

@@ -1,8 +1,9 @@
-import { execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { vi } from 'vitest';
 import { bundleJvs, jvsNodeOptions } from '../../../scripts/bundle-jvs.ts';
 import { runJvs } from '../src/jvs/run.ts';
 
@@ -21,6 +22,7 @@ interface RunOptions {
   readonly input?: string;
   readonly uid?: number;
   readonly gid?: number;
+  readonly started?: (child: ChildProcess) => void;
 }
 
 /** A directory of its own with a real `jvs` on its PATH, bundled as it is for people. */
@@ -72,6 +74,7 @@ export class JvsFixture implements AsyncDisposable {
         ...(options.uid === undefined ? {} : { uid: options.uid }),
         ...(options.gid === undefined ? {} : { gid: options.gid }),
       });
+      options.started?.(child);
       let stdout = '';
       let stderr = '';
       child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -85,6 +88,33 @@ export class JvsFixture implements AsyncDisposable {
       child.stdin.on('error', () => undefined);
       child.stdin.end(options.input ?? '');
     });
+  }
+
+  /** A program that waits at one of its points while something else is done. */
+  async runStopped(
+    point: string,
+    command: readonly [string, ...string[]],
+    options: RunOptions,
+    meanwhile: () => Promise<void>,
+  ): Promise<Ended> {
+    const [program, ...args] = command;
+    const { promise: stopped, resolve: seen } = Promise.withResolvers<ChildProcess>();
+    const ended = this.run(program, args, {
+      ...options,
+      env: { ...options.env, JVS_STOP_AT: point },
+      started: seen,
+    });
+    const child = await stopped;
+    try {
+      await vi.waitFor(async () => {
+        const state = /\) (\w)/.exec(await readFile(`/proc/${child.pid}/stat`, 'utf8'))?.[1];
+        if (state !== 'T') throw new Error(`it is not at ${point}, but ${state}`);
+      }, 60_000);
+      await meanwhile();
+    } finally {
+      child.kill('SIGCONT');
+    }
+    return ended;
   }
 
   /** In a process of its own, as people start it. */
