@@ -43,6 +43,7 @@ const readTotals = (path: string, failure: string | undefined): TestTotals => {
       passed: 0,
       failed: [`vitest gave no totals (${failure ?? 'it ended well'})`],
       skipped: [],
+      flaky: [],
     };
   }
 };
@@ -68,7 +69,9 @@ const runTests = async (): Promise<TestTotals> => {
 };
 
 const outcomes = isTestsOnly ? [] : await runChecks(printCheck);
-const totals: TestTotals = isChecksOnly ? { passed: 0, failed: [], skipped: [] } : await runTests();
+const totals: TestTotals = isChecksOnly
+  ? { passed: 0, failed: [], skipped: [], flaky: [] }
+  : await runTests();
 
 const passed = outcomes.filter((outcome) => outcome.passed).length + totals.passed;
 const failed = [
@@ -76,6 +79,7 @@ const failed = [
   ...totals.failed,
 ];
 for (const { test, reason } of totals.skipped) console.log(`skipped: ${test} (${reason})`);
+for (const test of totals.flaky) console.log(`flaky: ${test} (failed once, then passed)`);
 for (const failure of failed) console.log(`failed: ${failure}`);
 console.log(`${passed} passed, ${failed.length} failed, ${totals.skipped.length} skipped`);
 process.exitCode = failed.length === 0 ? 0 : 1;

@@ -3,4 +3,6 @@ export interface TestTotals {
   readonly passed: number;
   readonly failed: readonly string[];
   readonly skipped: readonly { readonly test: string; readonly reason: string }[];
+  /** Passed, but not at the first try. */
+  readonly flaky: readonly string[];
 }

@@ -13,6 +13,7 @@ export default class TotalsReporter implements Reporter {
       passed: 0,
       failed: [] as string[],
       skipped: [] as { test: string; reason: string }[],
+      flaky: [] as string[],
     };
     for (const module of modules) {
       // A file that did not load, and hooks outside any test, have no test of their own to fail.
@@ -28,6 +29,7 @@ export default class TotalsReporter implements Reporter {
         else if (result.state === 'skipped') {
           totals.skipped.push({ test: titleOf(test), reason: result.note ?? 'no reason given' });
         } else totals.failed.push(`${titleOf(test)}: never ran to an end`);
+        if (test.diagnostic()?.flaky === true) totals.flaky.push(titleOf(test));
       }
     }
     for (const error of unhandled) totals.failed.push(`outside any test: ${error.message}`);

@@ -32,8 +32,9 @@ describe.skipIf(!hasGvisor)(`memory over MCP${hasGvisor ? '' : ': this machine h
     await expect.poll(() => counted(workspace, job), { timeout: 60_000 }).toBeGreaterThan(before);
   };
 
-  test('a snapshot with memory is restored and forked with its processes at work', async () => {
-    const name = 'counter';
+  test('a snapshot with memory is restored and forked with its processes at work', async ({ task }) => {
+    // Another name at each try, as what an earlier one left keeps its own.
+    const name = `counter-${task.result?.retryCount ?? 0}`;
     await agent.ok('workspace_create', { name });
     const { job_id: job } = await agent.ok<{ job_id: number }>('exec_background', {
       workspace_id: name,

@@ -1,6 +1,3 @@
 import { defineConfig } from 'vitest/config';
-import { patience } from '../../../vitest.config.ts';
 
-export default defineConfig({
-  test: { ...patience, include: ['*.fixture.ts'], root: import.meta.dirname },
-});
+export default defineConfig({ test: { include: ['*.fixture.ts'], root: import.meta.dirname, retry: 1 } });
