@@ -29,6 +29,7 @@ struct walk {
   bool skips; /* directories that a restore has not touched */
   bool sifts; /* what has not changed since the moment of the index */
   bool saw_ignore;
+  bool saw_other; /* filesystem or subvolume, whose inodes have numbers of their own */
   struct store *store;
   const struct scan_options *options;
   struct scan_result *result;
@@ -124,6 +125,7 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       errno = item.error;
       die_errno("stat", (char *)walk->path.data);
     }
+    if (item.dev != walk->tree_dev && item.dev != walk->live_dev) walk->saw_other = true;
     if (rules || filter || item.nlink > 1 || is_dir) {
       const size_t before = path_push(walk, item.name, item.name_len);
       const char *path = (char *)walk->path.data;
@@ -419,7 +421,8 @@ static bool touched(struct walk *walk, const struct item *item) {
 static struct listing sifted_listing(struct walk *walk, bool sure) {
   const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
   struct listing listing = {.fd = -1};
-  if (sure && block) listing = listing_from_index(walk, block);
+  const bool listed = !sure || !block;
+  if (!listed) listing = listing_from_index(walk, block);
   else {
     const int dir = open_here(walk, walk->tree);
     if (dir >= 0) listing_read_names(dir, ".", &listing), close(dir);
@@ -430,10 +433,14 @@ static struct listing sifted_listing(struct walk *walk, bool sure) {
   for (size_t i = 0; i < listing.count && !listing.error; i++) {
     struct item *item = &listing.items[i];
     while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) < 0) cursor_next(&old);
-    const bool same = old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 &&
-                      block->stats[old.index].ino == item->ino && !(walk->sifts ? changed_lately(walk, item->ino) : touched(walk, item));
+    bool same = old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 &&
+                block->stats[old.index].ino == item->ino && !(walk->sifts ? changed_lately(walk, item->ino) : touched(walk, item));
+    /* A list gives a subvolume the number that it has among those, which may be that of a directory that is gone. */
+    if (same && listed && old.entry.record->type == 'd') {
+      item_look(listing.fd, item);
+      same = item->ino == block->stats[old.index].ino;
+    } else if (!same) item_look(listing.fd, item);
     if (same) item_from_index(item, &old.entry, &block->stats[old.index], walk->tree_dev);
-    else item_look(listing.fd, item);
   }
   return listing;
 }
@@ -794,8 +801,9 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
     if (!walk.index.blocks[i].kept) result->index_changed = true;
-  /* Ignored files and sockets are not in the index, so that it cannot tell whether there still are none. */
-  if (walk.saw_ignore || result->sockets) memset(&moment, 0, sizeof moment);
+  /* Ignored files and sockets are not in the index, so that it cannot tell whether there still are none. What is of another subvolume
+     is, with numbers that mean something else in this one. */
+  if (walk.saw_ignore || walk.saw_other || result->sockets) memset(&moment, 0, sizeof moment);
   /* Compared with a moment that is long ago, more and more has changed since. */
   if (walk.since.used > SIFTED_MAX) result->index_changed = true;
   if (options->new_index_path && result->index_changed) {

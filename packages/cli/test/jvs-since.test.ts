@@ -156,4 +156,34 @@ describe.skipIf(!canMount)('on btrfs, a snapshot after a change', () => {
     await jvs.ok(['verify', 'HEAD'], { cwd });
     expect(await jvs.ok(['diff', 'base', 'third'], { cwd })).toBe('');
   });
+
+  test('takes no inode of another subvolume for one of its own', async () => {
+    const cwd = await workspace();
+    // The first read of a file changes it, as it notes the time; the next ones do not.
+    await sh('grep -r nothing . || true', cwd);
+    await snapshot(cwd);
+    await sh('btrfs subvolume snapshot . nested; echo other > nested/d1/e/7', cwd);
+    expect(await jvs.json(['snapshot', 'two'], { cwd })).toMatchObject({ engine: 'reflink-copy' });
+    await sh('btrfs subvolume delete nested; mkdir -p nested; mv d1 nested', cwd);
+    await snapshot(cwd);
+  });
+
+  test('finds a subvolume whose number is that of the directory that it replaces', async () => {
+    await jvs.ok(['init', 'numbers'], { cwd: btrfs.path });
+    const cwd = join(btrfs.path, 'numbers/main');
+    await sh('mkdir p{1..800}; for d in p*; do echo $d > $d/f; done; find . > /dev/null', cwd);
+    await snapshot(cwd);
+    const replaced = await sh(
+      `btrfs subvolume create ../other > /dev/null
+       next=$(($(btrfs inspect-internal rootid ../other) + 1))
+       name=$(find . -maxdepth 1 -name 'p*' -inum $next -printf %f)
+       rm -r $name; btrfs subvolume create $name > /dev/null; echo other > $name/f
+       test $(btrfs inspect-internal rootid $name) = $next; btrfs subvolume delete ../other > /dev/null; echo $name`,
+      cwd,
+    );
+    const taken = await jvs.json(['snapshot', 'two'], { cwd });
+    expect(taken).toMatchObject({ engine: 'reflink-copy' });
+    await jvs.ok(['verify', 'HEAD'], { cwd });
+    expect(await jvs.ok(['diff', 'next', 'two'], { cwd })).toContain(`${replaced.trim()}/f`);
+  });
 });
