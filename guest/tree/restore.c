@@ -166,10 +166,18 @@ static bool changed_meanwhile(struct work *work, int dir, const char *name, cons
                                  memcmp(target, seen->link, record->link_len) != 0);
 }
 
-static void open_up(int dir, const char *name) {
+/* Lets us into a directory of ours. Answers the mode that it had where that had to change, else -1. */
+static int open_up(int dir, const char *name) {
   struct stat now;
-  if (geteuid() != 0 && fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(now.st_mode) && (now.st_mode & 0700) != 0700)
-    (void)fchmodat(dir, name, (now.st_mode & 07777) | 0700, AT_SYMLINK_NOFOLLOW);
+  if (geteuid() == 0 || fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(now.st_mode) || (now.st_mode & 0700) == 0700)
+    return -1;
+  const int mode = now.st_mode & 07777;
+  return fchmodat(dir, name, mode | 0700, AT_SYMLINK_NOFOLLOW) == 0 ? mode : -1;
+}
+
+/* Where nothing else has given it the mode that it shall have. */
+static void close_again(struct work *work, int dir, const char *name, int mode) {
+  if (mode >= 0 && fchmodat(dir, name, (mode_t)mode, AT_SYMLINK_NOFOLLOW) != 0) die_errno("change the mode of", here(work));
 }
 
 /* Removes what the scan saw below a directory, and the directory when nothing else is left in it. */
@@ -390,7 +398,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
     }
     if (!work->applying && old && !was_dir) check_removal(work, old, old_at);
     else if (!work->applying && metadata) refuse_stuck(work->root, here(work));
-    int child = -1;
+    int child = -1, mode = -1;
     if (work->applying) {
       if (old && !was_dir) remove_entry(work, dir, old, old_at);
       if (!was_dir) {
@@ -404,7 +412,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
         }
         work->result->written++;
         metadata = true;
-      } else open_up(dir, name);
+      } else mode = open_up(dir, name);
       child = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       if (child < 0) die_errno("open", here(work));
     }
@@ -418,7 +426,7 @@ static bool settle(struct work *work, int dir, const struct cursor *from, const 
     if (work->applying && (metadata || (touched && part == INSIDE))) {
       set_metadata(work, dir, name, new->record, new->xattrs, NULL);
       if (was_dir) work->result->adjusted++;
-    }
+    } else close_again(work, dir, name, mode);
     return !was_dir;
   }
   if (old && old->size == new->size && memcmp(old->record, new->record, new->size) == 0) {
@@ -489,11 +497,12 @@ static void pass(struct work *work, const struct node *from_top, const struct no
     pair.from = node_load(work->store, from_top->locations[0], from.entry.record->hash, "");
   }
   pair.to = node_load(work->store, to_top->locations[0], to.entry.record->hash, "");
-  if (work->applying) open_up(work->root, ".");
+  const int mode = work->applying ? open_up(work->root, ".") : -1;
   const bool touched = descend(work, work->root, &pair, work->options->selection.count > 0);
   const bool metadata = !from_top->bytes || !same_but_hash(&from.entry, &to.entry);
   if (work->applying && !work->options->selection.count && (touched || metadata))
     set_metadata(work, work->root, ".", to.entry.record, to.entry.xattrs, NULL);
+  else close_again(work, work->root, ".", mode);
   node_free(&pair.from);
   node_free(&pair.to);
 }

@@ -26,11 +26,16 @@ afterAll(async () => {
 const script = `
 jvs init ws
 cd ws/main
-mkdir -p d/readonly; echo 1 > d/readonly/f; chmod 400 d/readonly/f; chmod 500 d/readonly; echo a > a
+mkdir -p d/readonly/below; echo 1 | tee d/readonly/f > d/readonly/below/f; chmod 400 d/readonly/f; chmod 500 d/readonly; echo a > a
 jvs snapshot one --tag one
 chmod 700 d/readonly; rm -f d/readonly/f; echo b > a
 jvs restore one
 test "$(cat a d/readonly/f)" = $'a\\n1'; test "$(stat -c %a d/readonly)" = 500
+for part in '' '--paths d/readonly/below/f'; do
+  echo 2 > d/readonly/below/f
+  jvs restore one $part
+  test "$(cat d/readonly/below/f)" = 1; test "$(stat -c %a d/readonly)" = 500
+done
 jvs worktree fork one side
 test "$(cat ../worktrees/side/main/a)" = a
 jvs worktree remove side
