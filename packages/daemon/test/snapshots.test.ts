@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
@@ -96,6 +97,34 @@ describe('snapshots', () => {
     await sandboxes[0]!.destroy();
     for (const id of [undoId!, base.id]) await snapshots.delete(id);
   });
+
+  test.for(['keep', 'restore'] as const)(
+    'a comparison with a sandbox that is busy does not wait for a %s that waits for it',
+    async (change) => {
+      await using sandbox = await daemon.client.sandboxes.create();
+      const { id } = await sandbox.snapshot({ name: 'base' });
+      await sandbox.jobs.start('trap "" TERM; echo > /root/armed; while :; do sleep 1; done');
+      await run(sandbox, 'while [ ! -e /root/armed ]; do sleep 0.01; done');
+      // Each has its place in line before the next one comes.
+      const line: Promise<unknown>[] = [sandbox.stop({ grace_s: 1.5 })];
+      const changes = {
+        keep: () => daemon.client.snapshots.keep(id),
+        restore: () => sandbox.restore('base'),
+      };
+      const others = [
+        changes[change],
+        () => daemon.client.diff(id, sandbox.id),
+        () => daemon.client.snapshots.delete(id),
+      ];
+      for (const other of others) {
+        await delay(200);
+        line.push(other());
+      }
+      // Whoever comes after the deletion finds nothing; that all of them end is what counts.
+      await Promise.allSettled(line);
+      await expect(daemon.client.snapshots.get(id)).rejects.toMatchObject({ code: 'not_found' });
+    },
+  );
 
   test('an undo at which histories part stays, and a merge between them starts there', async () => {
     await using sandbox = await daemon.client.sandboxes.create();

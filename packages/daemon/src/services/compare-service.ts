@@ -27,29 +27,25 @@ export class CompareService {
   }
 
   async diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff> {
-    return this.#trees.with(from, (before) =>
-      this.#trees.with(to, async (after) => {
-        assertSameImage(before, after);
-        const changes: Change[] = [];
-        const summary = { added: 0, removed: 0, modified: 0, mode: 0 };
-        const options = signal === undefined ? {} : { signal };
-        for await (const change of diffTrees(this.#server, before.tree, after.tree, options)) {
-          summary[change.change] += 1;
-          if (changes.length < limit) changes.push(changeView(change));
-        }
-        const total = summary.added + summary.removed + summary.modified + summary.mode;
-        return { from, to, changes, truncated: total > changes.length, summary };
-      }),
-    );
+    return this.#trees.withBoth(from, to, async (before, after) => {
+      assertSameImage(before, after);
+      const changes: Change[] = [];
+      const summary = { added: 0, removed: 0, modified: 0, mode: 0 };
+      const options = signal === undefined ? {} : { signal };
+      for await (const change of diffTrees(this.#server, before.tree, after.tree, options)) {
+        summary[change.change] += 1;
+        if (changes.length < limit) changes.push(changeView(change));
+      }
+      const total = summary.added + summary.removed + summary.modified + summary.mode;
+      return { from, to, changes, truncated: total > changes.length, summary };
+    });
   }
 
   async diffFile(from: string, to: string, path: string): Promise<z.output<typeof fileDiffSchema>> {
-    return this.#trees.with(from, (before) =>
-      this.#trees.with(to, async (after) => {
-        assertSameImage(before, after);
-        const { result, text } = await unifiedDiff(this.#server, before.tree, after.tree, path);
-        return { path, binary: result === 'binary', unified: text, truncated: result === 'too_large' };
-      }),
-    );
+    return this.#trees.withBoth(from, to, async (before, after) => {
+      assertSameImage(before, after);
+      const { result, text } = await unifiedDiff(this.#server, before.tree, after.tree, path);
+      return { path, binary: result === 'binary', unified: text, truncated: result === 'too_large' };
+    });
   }
 }

@@ -55,19 +55,17 @@ export class SnapshotService {
   async update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot> {
     const { locks, state, journal, finder } = this.#core;
     const { id, sandboxId } = this.#find(snapshotRef);
-    // The lock of the sandbox is that of the names of its snapshots.
-    return locks.exclusive(sandboxId, () =>
-      locks.shared(id, async () => {
-        const { sandboxName, ...before } = finder.snapshot(id);
-        const { name = before.name, note = before.note } = input;
-        if (name !== before.name) this.#taker.assertNameFree(sandboxId, sandboxName, name);
-        journal.commit((emit) => {
-          state.snapshots.keep(id, name, note);
-          emit('snapshot.updated', sandboxId, { snapshot_id: id, name });
-        });
-        return snapshotView(finder.snapshot(id));
-      }),
-    );
+    // The lock of the sandbox is that of the names of its snapshots. A deletion happens before this or after it, never in between.
+    return locks.exclusive(sandboxId, async () => {
+      const { sandboxName, ...before } = finder.snapshot(id);
+      const { name = before.name, note = before.note } = input;
+      if (name !== before.name) this.#taker.assertNameFree(sandboxId, sandboxName, name);
+      journal.commit((emit) => {
+        state.snapshots.keep(id, name, note);
+        emit('snapshot.updated', sandboxId, { snapshot_id: id, name });
+      });
+      return snapshotView(finder.snapshot(id));
+    });
   }
 
   async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {

@@ -30,8 +30,15 @@ export class TreeAccess {
     this.#emptyDir = emptyDir;
   }
 
+  /** A sandbox comes first: who holds its lock may wait for that of a snapshot, and so nobody may the other way round. */
+  withBoth<T>(from: string, to: string, work: (before: Side, after: Side) => Promise<T>): Promise<T> {
+    return this.#core.finder.findSnapshot(from) === undefined
+      ? this.#with(from, (before) => this.#with(to, (after) => work(before, after)))
+      : this.#with(to, (after) => this.#with(from, (before) => work(before, after)));
+  }
+
   /** The snapshot cannot be deleted while the work goes on; of a sandbox the work sees a copy of this moment. */
-  async with<T>(ref: string, work: (side: Side) => Promise<T>): Promise<T> {
+  async #with<T>(ref: string, work: (side: Side) => Promise<T>): Promise<T> {
     const { finder, locks } = this.#core;
     const snapshot = finder.findSnapshot(ref);
     if (snapshot !== undefined)
