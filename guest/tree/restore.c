@@ -39,6 +39,7 @@ struct work {
   struct staged *staged;
   size_t staged_count, staged_cap, next_staged;
   struct map replaced; /* paths of files that are new inodes: hard links to them are made anew */
+  struct map linked;   /* files with several names of which the first had its turn */
   struct buf path;
 };
 
@@ -138,11 +139,29 @@ static void move_aside(struct work *work, int dir, const char *name) {
     if (errno != EXDEV) die_errno("move aside", here(work));
     /* With the name of this restore: what an earlier one kept may still be there, and be ignored too. */
     char beside[300];
-    snprintf(beside, sizeof beside, "%.200s.kept-by-restore-%.32s", name, strrchr(work->options->kept, '/') + 1);
+    const bool cut = strlen(name) > 200; /* as another one may be */
+    snprintf(beside, sizeof beside, "%.*s%s%s.kept-by-restore-%.32s", cut ? 180 : 200, name, cut ? "~" : "", cut ? to : "",
+             strrchr(work->options->kept, '/') + 1);
     if (renameat(dir, name, dir, beside) != 0) die_errno("move aside", here(work));
     (void)rmdir(work->options->kept);
   }
   close(kept);
+}
+
+/* Whether another name of a file still is one. When it was the first one's turn, the file was looked at. */
+static bool is_still_linked(struct work *work, const struct item *now, const struct entry *seen) {
+  if (now->type != 'f') return false;
+  if (map_get(&work->linked, now->ino, now->dev)) return true;
+  char path[65536];
+  memcpy(path, seen->link, seen->record->link_len);
+  path[seen->record->link_len] = 0;
+  const char *name;
+  const int dir = parent_below(work->root, path, &name);
+  if (dir < 0) return false;
+  struct item first = {.name = (char *)name};
+  item_look(dir, &first);
+  close(dir);
+  return !first.error && first.ino == now->ino && first.dev == now->dev;
 }
 
 /* Whether a file, or a link, is not what the scan saw: what somebody has written to it since is nowhere else. */
@@ -155,9 +174,9 @@ static bool changed_meanwhile(struct work *work, int dir, const char *name, cons
     errno = now.error;
     die_errno("stat", here(work));
   }
-  /* Of a hard link the first name has the rest. */
-  if (record->type == 'h') return now.type != 'f';
+  if (record->type == 'h') return !is_still_linked(work, &now, seen);
   if (now.type != record->type) return true;
+  if (now.type == 'f' && now.nlink > 1) *map_at(&work->linked, now.ino, now.dev) = work;
   if (record->type == 'f')
     return now.size != record->size || now.mtime_ns != record->mtime_ns || now.mode != record->mode || now.uid != record->uid ||
            now.gid != record->gid;
@@ -544,6 +563,7 @@ static void apply(struct store *store, const struct restore_options *options, st
   }
   free(work.staged);
   free(work.replaced.slots);
+  free(work.linked.slots);
   free(work.path.data);
   if (work.tree >= 0) close(work.tree);
   close(work.staging);

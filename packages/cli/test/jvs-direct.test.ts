@@ -1,4 +1,16 @@
-import { appendFile, chmod, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  chmod,
+  link,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -264,6 +276,9 @@ describe('without Node', () => {
         await writeFile(join(cwd, name), `saved ${name}`);
       await symlink('here', join(cwd, 'points'));
       await mkdir(join(cwd, 'folder'));
+      const long = ['1', '2'].map((end) => `${'n'.repeat(240)}${end}`);
+      for (const name of [...long, 'name', 'first']) await writeFile(join(cwd, name), 'saved');
+      for (const name of ['other', 'second', 'third']) await link(join(cwd, 'first'), join(cwd, name));
       // Everything is saved and staged when somebody goes on.
       const { code, stderr } = await jvs.runStopped(
         'restore-staged',
@@ -278,10 +293,14 @@ describe('without Node', () => {
           await writeFile(join(cwd, 'kind/inside'), 'written late inside');
           await rm(join(cwd, 'folder'), { recursive: true });
           await writeFile(join(cwd, 'folder'), 'written late folder');
+          for (const name of long) await writeFile(join(cwd, name), `written late ${name}`);
+          // Another file takes the place of what is another name of one, as editors save.
+          await writeFile(join(cwd, 'name'), 'written late second');
+          await rename(join(cwd, 'name'), join(cwd, 'second'));
         },
       );
       expect(code).toBe(0);
-      expect(stderr).toMatch(/5 ignored or just changed entries stood in the way and are now/);
+      expect(stderr).toMatch(/8 ignored or just changed entries stood in the way and are now/);
       expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
       expect(await readFile(join(cwd, 'd/b'), 'utf8')).toBe('one d/b');
       const kept = await jvs.bash(
@@ -291,7 +310,7 @@ describe('without Node', () => {
       expect(kept.stdout.trim().split('\n')).toEqual(
         expect.arrayContaining([
           'there',
-          ...['a', 'extra', 'inside', 'folder'].map((name) => `written late ${name}`),
+          ...['a', 'extra', 'inside', 'folder', 'second', ...long].map((name) => `written late ${name}`),
         ]),
       );
       // What was saved before is what the scan saw.
