@@ -156,7 +156,8 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
       const struct stat_key *key = &block->stats[old.index];
       item.old = record;
       item.old_at = old.index;
-      bool same = item.sure || is_as_indexed(&item, &old.entry, key);
+      const bool rewritten = walk->sifts && rewritten_since(&walk->since, item.ino);
+      bool same = item.sure || (!rewritten && is_as_indexed(&item, &old.entry, key));
       if (walk->options->locations_hold) item.location = block->locations[old.index];
       if (same && item.type == 'f' && walk->options->keep && item.size && !item.location.pack) same = false;
       memcpy(item.hash, record->hash, HASH_LEN);

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <linux/btrfs.h>
 #include <linux/btrfs_tree.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -22,6 +23,10 @@ bool moment_of_clone(int clone, struct moment *out) {
   return true;
 }
 
+static char rewritten; /* the value of an inode whose content changed */
+
+bool rewritten_since(const struct map *inodes, uint64_t ino) { return map_get(inodes, ino, 0) == &rewritten; }
+
 /* The inodes among what was found; false when they become too many. */
 static bool sift(const struct btrfs_ioctl_search_args_v2 *found, uint64_t since, size_t most, struct map *inodes,
                  struct btrfs_ioctl_search_header *last) {
@@ -30,10 +35,15 @@ static bool sift(const struct btrfs_ioctl_search_args_v2 *found, uint64_t since,
     memcpy(last, at, sizeof *last);
     at += sizeof *last;
     struct btrfs_inode_item inode;
+    struct btrfs_file_extent_item extent;
+    const size_t extent_len = offsetof(struct btrfs_file_extent_item, disk_bytenr);
     if (last->type == BTRFS_INODE_ITEM_KEY && last->len >= sizeof inode) {
       memcpy(&inode, at, sizeof inode);
       /* A leaf that changed also holds inodes that did not. */
       if (le64toh(inode.transid) > since) *map_at(inodes, last->objectid, 0) = inodes;
+    } else if (last->type == BTRFS_EXTENT_DATA_KEY && last->len >= extent_len) {
+      memcpy(&extent, at, extent_len);
+      if (le64toh(extent.generation) > since) *map_at(inodes, last->objectid, 0) = &rewritten;
     }
     at += last->len;
   }

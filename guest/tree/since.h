@@ -19,4 +19,7 @@ bool moment_of_clone(int clone, struct moment *out);
  */
 bool changed_since(int clone, const struct moment *before, size_t most, struct map *inodes);
 
+/* Whether that is so for the content of one of them. One long write changes its times once, at its beginning. */
+bool rewritten_since(const struct map *inodes, uint64_t ino);
+
 #endif

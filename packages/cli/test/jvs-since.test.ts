@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { JvsFixture } from './jvs-fixture.ts';
 import { canMount, MountedFilesystem } from './jvs-mounted.ts';
@@ -185,5 +186,21 @@ describe.skipIf(!canMount)('on btrfs, a snapshot after a change', () => {
     expect(taken).toMatchObject({ engine: 'reflink-copy' });
     await jvs.ok(['verify', 'HEAD'], { cwd });
     expect(await jvs.ok(['diff', 'next', 'two'], { cwd })).toContain(`${replaced.trim()}/f`);
+  });
+
+  test('holds all of one long write that was under way at the one before', async () => {
+    const cwd = await workspace();
+    await sh('head -c 80M /dev/zero > big; cat big > /dev/null', cwd);
+    await snapshot(cwd);
+    const writing = sh(
+      `python3 -c "import os; b = b'b' * (80 << 20); f = os.open('big', os.O_WRONLY); open('../begun', 'w'); os.write(f, b)"`,
+      cwd,
+    );
+    await vi.waitFor(() => stat(join(cwd, '../begun')), { timeout: 60_000, interval: 1 });
+    // Its times are those of its beginning, which is so long ago by now that they are trusted.
+    await setTimeout(30);
+    await jvs.ok(['snapshot', 'meanwhile'], { cwd });
+    await writing;
+    await snapshot(cwd);
   });
 });
