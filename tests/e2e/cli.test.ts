@@ -101,7 +101,9 @@ describe('the daemon', () => {
     expect(elsewhere.code).toBe(errorKinds.wrong_state.exitCode);
     expect(elsewhere.stderr).toMatch(/runs already, and listens at .*\nhint: .*coppice down/);
     await cli.ok('down');
-    expect((await cli.run(['up', '--port', '70000'])).code).toBe(errorKinds.invalid_argument.exitCode);
+    const tooLarge = await cli.run(['up', '--port', '70000']);
+    expect(tooLarge.code).toBe(errorKinds.invalid_argument.exitCode);
+    expect(tooLarge.stderr).toContain('0 to 65535');
     await cli.ok('up', '--detach');
   });
 

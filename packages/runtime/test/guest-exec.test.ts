@@ -196,6 +196,11 @@ describe('bad requests to execute', () => {
     });
   });
 
+  it('that may not be executed is told from a token that does not reach it', async () => {
+    const error = await agent.guest.exec({ argv: ['/etc/passwd'] }).catch((cause: unknown) => cause);
+    expect(error).toMatchObject({ code: 'forbidden', hint: expect.stringContaining('owner and mode') });
+  });
+
   it.each([
     [{ argv: ['no-such-program'] }, { errno: 'ENOENT', step: 'program' }],
     [{ argv: ['/etc/passwd'] }, { errno: 'EACCES', step: 'program' }],

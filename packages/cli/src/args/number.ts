@@ -10,13 +10,17 @@ export const parseWhole = (text: string): number =>
 export const parseNumber = (text: string): number =>
   /^\d{1,15}(\.\d+)?$/.test(text) ? Number(text) : refuse(text, 'a number');
 
-export const parsePort = (text: string): number => {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  return port >= 1 && port <= 65535 ? port : refuse(text, 'a port: 1 to 65535');
-};
+const portFrom =
+  (least: 0 | 1) =>
+  (text: string): number => {
+    const port = /^\d{1,5}$/.test(text) ? Number(text) : -1;
+    return port >= least && port <= 65535 ? port : refuse(text, `a port: ${least} to 65535`);
+  };
+
+export const parsePort = portFrom(1);
 
 /** One to listen on; 0 is any that is free. */
-export const parseListenPort = (text: string): number => (text === '0' ? 0 : parsePort(text));
+export const parseListenPort = portFrom(0);
 
 export const collectPorts = (text: string, before: readonly number[] = []): readonly number[] => [
   ...before,

@@ -33,9 +33,15 @@ const sendWindowMaxBytes = 16 << 20;
 /** What may cross the end of a call that was given up, besides its data: its answer, its end, a few credits. */
 const crossingBytes = 2 * frameMaxPayload;
 
+const refusedInside =
+  'The sandbox itself refuses it: look at owner and mode there, as with `coppice exec NAME -- ls -ld PATH`.';
+
 const hints: Readonly<Record<string, string>> = {
   ENOENT:
     'Look inside the sandbox, as with `coppice exec NAME -- ls -l PATH`; install or make what is missing.',
+  EACCES: refusedInside,
+  EPERM: refusedInside,
+  EROFS: 'That place cannot be written in the sandbox: use another.',
   ENOTEMPTY: 'Remove it recursively to remove what is in it as well.',
   ECONNREFUSED: 'Start the server in the sandbox first; it must listen on 127.0.0.1, ::1 or all addresses.',
   EAGAIN: 'End some processes of the sandbox, or raise its limit of processes.',
