@@ -180,7 +180,9 @@ export class SnapshotService {
       `snapshot ${record.name} is ${record.sandboxName} as it was merged into ${names.join(', ')}, where the next merge starts`,
       {
         details: { holders },
-        hint: `It goes by itself with ${record.sandboxName}, or with ${names.join(' and ')}.`,
+        hint: record.automatic
+          ? `It goes by itself with ${record.sandboxName}, or with ${names.join(' and ')}.`
+          : `Destroy ${record.sandboxName}, or ${names.join(' and ')}, first.`,
       },
     );
   }
