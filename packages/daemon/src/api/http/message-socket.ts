@@ -4,7 +4,7 @@ import type { RawData, WebSocket } from 'ws';
 
 export type Message = { readonly text: string } | { readonly binary: Buffer };
 
-const highWaterBytes = 512 * 1024;
+const highWaterBytes = 1024 * 1024;
 /** What may wait to be taken: either many messages or large ones. */
 const queuedMessages = 64;
 const queuedBytes = 4 * 1024 * 1024;
