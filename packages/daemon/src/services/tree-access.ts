@@ -30,9 +30,15 @@ export class TreeAccess {
     this.#emptyDir = emptyDir;
   }
 
-  /** A sandbox comes first: who holds its lock may wait for that of a snapshot, and so nobody may the other way round. */
+  /**
+   * Locks are taken in one order, so that nobody waits in a ring: a sandbox first, as who holds its lock may wait for that of a
+   * snapshot; then snapshots by id, and one that is both sides once.
+   */
   withBoth<T>(from: string, to: string, work: (before: Side, after: Side) => Promise<T>): Promise<T> {
-    return this.#core.finder.findSnapshot(from) === undefined
+    const [fromId = '', toId = ''] = [from, to].map((ref) => this.#core.finder.findSnapshot(ref)?.id);
+    if (fromId !== '' && fromId === toId)
+      return this.#with(from, (side) => work(side, { ...side, label: to }));
+    return fromId <= toId
       ? this.#with(from, (before) => this.#with(to, (after) => work(before, after)))
       : this.#with(to, (after) => this.#with(from, (before) => work(before, after)));
   }
