@@ -1,5 +1,5 @@
 /**
- * Bundles the three programs into dist/. A bundle starts in a fraction of the time that the same program takes
+ * Bundles the three programs into dist/, and what the daemon runs in threads. A bundle starts in a fraction of the time that the same program takes
  * from its many source files, and it can be replaced while an older copy of it runs.
  */
 import { existsSync } from 'node:fs';
@@ -79,7 +79,14 @@ try {
     }),
     bundleJvs(work),
     // In one piece, as it lives longer than any build.
-    build({ ...common, entryPoints: { daemon: entry('packages/daemon/src/main.ts') }, outdir: work }),
+    build({
+      ...common,
+      entryPoints: {
+        daemon: entry('packages/daemon/src/main.ts'),
+        'text-diff-thread': entry('packages/store/src/layered/text-diff-thread.ts'),
+      },
+      outdir: work,
+    }),
   ]);
   await publish(work);
 } finally {

@@ -274,7 +274,7 @@ export class Daemon {
       },
       compare: {
         diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),
-        diffFile: (from, to, path) => compare.diffFile(from, to, path),
+        diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
         merge: (into, input) => merger.merge(into, input),
         lineage: () => lineage.lineage(),
       },

@@ -8,6 +8,7 @@ export { type ApplyMergeOptions, applyMerge } from './layered/apply-merge.ts';
 export { diffTrees } from './layered/diff-trees.ts';
 export { planMerge } from './layered/plan-merge.ts';
 export { openTreeFile, readTreeFile } from './layered/read-tree-file.ts';
+export { TextDiffer } from './layered/text-differ.ts';
 export type { NodeAttributes, TreeWriter } from './layered/tree-writer.ts';
 export { type UnifiedDiff, unifiedDiff } from './layered/unified-diff.ts';
 export { UpperWriter } from './layered/upper-writer.ts';

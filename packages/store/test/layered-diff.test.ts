@@ -6,6 +6,7 @@ import {
   type LayeredTree,
   PoolServer,
   readTreeFile,
+  TextDiffer,
   type TreeChange,
   unifiedDiff,
 } from '@coppice/store';
@@ -17,10 +18,12 @@ import { makeTemporaryDirectory, poolProgram, removeDirectory, run } from './poo
 let root: string;
 let server: PoolServer;
 let bench: OverlayBench;
+let tools: { server: PoolServer; differ: TextDiffer };
 
 beforeAll(async () => {
   root = await makeTemporaryDirectory();
   server = new PoolServer({ programPath: poolProgram });
+  tools = { server, differ: new TextDiffer() };
   bench = new OverlayBench(root, server);
   await bench.makeImage();
 });
@@ -272,7 +275,7 @@ describe('the difference of one file', () => {
   it('is shown in the form of diff -u', async () => {
     const [before, after] = [await bench.makeTree(), await bench.makeTree()];
     await bench.inside(after, (inside) => writeFile(join(inside, 'a'), 'image a\nmore\n'));
-    const { result, text } = await unifiedDiff(server, before, after, '/a');
+    const { result, text } = await unifiedDiff(tools, before, after, '/a');
     expect(result).toBe('text');
     expect(text).toBe('--- a/a\n+++ b/a\n@@ -1,1 +1,2 @@\n image a\n+more\n');
   });
@@ -285,11 +288,11 @@ describe('the difference of one file', () => {
       await rm(join(inside, 'l'));
       await symlink('b', join(inside, 'l'));
     });
-    expect((await unifiedDiff(server, before, after, '/new')).text).toContain('--- /dev/null\n+++ b/new\n');
-    expect((await unifiedDiff(server, before, after, '/b')).text).toContain(
+    expect((await unifiedDiff(tools, before, after, '/new')).text).toContain('--- /dev/null\n+++ b/new\n');
+    expect((await unifiedDiff(tools, before, after, '/b')).text).toContain(
       '+++ /dev/null\n@@ -1,1 +0,0 @@\n-image b\n',
     );
-    expect((await unifiedDiff(server, before, after, '/l')).text).toContain('-a\n');
+    expect((await unifiedDiff(tools, before, after, '/l')).text).toContain('-a\n');
   });
 
   it('says when there is none, when it is binary and when it is too large', async () => {
@@ -298,16 +301,16 @@ describe('the difference of one file', () => {
       await writeFile(join(inside, 'binary'), Buffer.from([1, 0, 2]));
       await writeFile(join(inside, 'large'), 'x'.repeat(3 * 1024 ** 2));
     });
-    expect(await unifiedDiff(server, before, after, '/a')).toEqual({ result: 'none', text: '' });
-    expect(await unifiedDiff(server, before, after, '/binary')).toEqual({ result: 'binary', text: '' });
-    expect(await unifiedDiff(server, before, after, '/large')).toEqual({ result: 'too_large', text: '' });
-    await expect(unifiedDiff(server, before, after, '/absent')).rejects.toMatchObject({ code: 'not_found' });
+    expect(await unifiedDiff(tools, before, after, '/a')).toEqual({ result: 'none', text: '' });
+    expect(await unifiedDiff(tools, before, after, '/binary')).toEqual({ result: 'binary', text: '' });
+    expect(await unifiedDiff(tools, before, after, '/large')).toEqual({ result: 'too_large', text: '' });
+    await expect(unifiedDiff(tools, before, after, '/absent')).rejects.toMatchObject({ code: 'not_found' });
   });
 
   it('shows what changed in a link to a file of the host as the link it is', async () => {
     const [before, after] = [await bench.makeTree(), await bench.makeTree()];
     await symlink('/etc/shadow', join(after.upperDir, 'leak'));
-    const { text } = await unifiedDiff(server, before, after, '/leak');
+    const { text } = await unifiedDiff(tools, before, after, '/leak');
     expect(text).toContain('+/etc/shadow');
     expect(text).not.toContain('root:');
   });

@@ -1,5 +1,5 @@
 import type { Change, Diff, fileDiffSchema } from '@coppice/protocol';
-import { diffTrees, type PoolServer, type TreeChange, unifiedDiff } from '@coppice/store';
+import { diffTrees, type PoolServer, TextDiffer, type TreeChange, unifiedDiff } from '@coppice/store';
 import type { z } from 'zod';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
 
@@ -20,6 +20,7 @@ export const changeView = (change: TreeChange): Change => ({
 export class CompareService {
   readonly #trees: TreeAccess;
   readonly #server: PoolServer;
+  readonly #differ = new TextDiffer();
 
   constructor(trees: TreeAccess, server: PoolServer) {
     this.#trees = trees;
@@ -41,10 +42,17 @@ export class CompareService {
     });
   }
 
-  async diffFile(from: string, to: string, path: string): Promise<z.output<typeof fileDiffSchema>> {
+  async diffFile(
+    from: string,
+    to: string,
+    path: string,
+    signal?: AbortSignal,
+  ): Promise<z.output<typeof fileDiffSchema>> {
     return this.#trees.withBoth(from, to, async (before, after) => {
       assertSameImage(before, after);
-      const { result, text } = await unifiedDiff(this.#server, before.tree, after.tree, path);
+      const tools = { server: this.#server, differ: this.#differ };
+      const options = signal === undefined ? {} : { signal };
+      const { result, text } = await unifiedDiff(tools, before.tree, after.tree, path, options);
       return { path, binary: result === 'binary', unified: text, truncated: result === 'too_large' };
     });
   }

@@ -100,7 +100,12 @@ export interface Services {
   };
   readonly compare: {
     diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff>;
-    diffFile(from: string, to: string, path: string): Promise<z.output<typeof fileDiffSchema>>;
+    diffFile(
+      from: string,
+      to: string,
+      path: string,
+      signal?: AbortSignal,
+    ): Promise<z.output<typeof fileDiffSchema>>;
     merge(into: string, input: z.output<typeof mergeSchema>): Promise<Merged>;
     lineage(): Promise<LineageNode[]>;
   };

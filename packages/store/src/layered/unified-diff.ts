@@ -1,10 +1,10 @@
 import { CoppiceError } from '@coppice/protocol';
-import { createTwoFilesPatch } from 'diff';
 import type { LayeredTree } from '../layered-tree.ts';
 import type { PoolServer } from '../native/pool-server.ts';
-import { compareNodes } from './compare-trees.ts';
+import { type CompareOptions, compareNodes } from './compare-trees.ts';
 import { openFileBeneath } from './open-beneath.ts';
 import { resolveInTree } from './read-tree-file.ts';
+import type { TextDiffer } from './text-differ.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 
 export interface UnifiedDiff {
@@ -15,15 +15,14 @@ export interface UnifiedDiff {
 }
 
 const maxBytes = 2 * 1024 ** 2;
-/** Beyond this many edits the shortest description takes too long to find. */
-const maxEdits = 20_000;
 
 /** The change of one file as text. A symbolic link counts as a text with its target in it. */
 export const unifiedDiff = async (
-  server: PoolServer,
+  { server, differ }: { server: PoolServer; differ: TextDiffer },
   before: LayeredTree,
   after: LayeredTree,
   path: string,
+  { signal }: CompareOptions = {},
 ): Promise<UnifiedDiff> => {
   const [one, other] = await Promise.all(
     [before, after].map((tree) => resolveInTree(new TreeView(server, tree), path, { followLast: false })),
@@ -38,16 +37,13 @@ export const unifiedDiff = async (
   if (oldContent === undefined || newContent === undefined) return { result: 'too_large', text: '' };
   if (oldContent.includes(0) || newContent.includes(0)) return { result: 'binary', text: '' };
   const name = path.replace(/^\/+/, '');
-  const text = createTwoFilesPatch(
-    one === undefined ? '/dev/null' : `a/${name}`,
-    other === undefined ? '/dev/null' : `b/${name}`,
-    oldContent.toString(),
-    newContent.toString(),
-    '',
-    '',
-    { context: 3, maxEditLength: maxEdits },
-  );
-  if (text === undefined) return { result: 'too_large', text: '' };
+  const pair = {
+    before: oldContent.toString(),
+    after: newContent.toString(),
+    beforeName: one === undefined ? '/dev/null' : `a/${name}`,
+    afterName: other === undefined ? '/dev/null' : `b/${name}`,
+  };
+  const text = await differ.diff(pair, signal);
   const body = text.replace(/^=+\n/, '');
   return { result: 'text', text: modeLines(one, other) + body };
 };

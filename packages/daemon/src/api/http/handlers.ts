@@ -93,7 +93,7 @@ export const createHandlers = (services: Services): Handlers => ({
     services.snapshots.forkSnapshot(params.snapshot, body, { signal }),
   forkSandbox: ({ params, body, signal }) => services.snapshots.forkSandbox(params.sandbox, body, { signal }),
   diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query.limit, signal),
-  diffFile: ({ query }) => services.compare.diffFile(query.from, query.to, query.path),
+  diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
   merge: ({ params, body }) => services.compare.merge(params.sandbox, body),
   lineage: async () => ({ nodes: await services.compare.lineage() }),
 
