@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { RunHomes } from './run-homes.ts';
 
 const readOr = (path: string, otherwise: string): string => {
   try {
@@ -38,6 +39,14 @@ const cgroupFolders = (): string[] =>
     (line) => line !== '',
   );
 
+/** Names of kernel objects, by the key of the home that is in them. */
+const homeNames = {
+  cgroup: /\/coppice-([0-9a-f]{8})$/,
+  namespace: /^coppice-([0-9a-f]{8})-/,
+  link: /^cp([0-9a-f]{8})/,
+  table: / coppice_([0-9a-f]{8})$/,
+};
+
 const processes = (temporary: string): string[] =>
   namesIn('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
@@ -60,43 +69,49 @@ const processes = (temporary: string): string[] =>
         : [];
     });
 
-export type Leftovers = ReadonlySet<string>;
-
 /**
- * What sandboxes leave in the kernel when they are not taken down. Things below the run's own temporary
- * directory are surely of this run; cgroups, namespaces and tables are told by name.
+ * What sandboxes leave in the kernel when they are not taken down. Only what belongs to the run: below its temporary
+ * directory, or with the key of one of its homes in the name. Other daemons on the machine come and go meanwhile.
  */
-export const lookAround = (temporary: string): Leftovers =>
-  new Set([
+export const lookAround = (temporary: string, homes: Pick<RunHomes, 'has'>): readonly string[] => {
+  const isOfThisRun = (name: string, pattern: RegExp): boolean => {
+    const key = pattern.exec(name)?.[1];
+    return key !== undefined && homes.has(key);
+  };
+  return [
     ...mounts()
       .filter((mount) => mount.startsWith(`${temporary}/`))
       .map((mount) => `mount ${mount}`),
     ...linesOf('losetup', '--list', '--noheadings', '--output', 'NAME,BACK-FILE')
       .filter((line) => line.includes(`${temporary}/`))
       .map((line) => `loop device ${line.trim().replaceAll(/\s+/g, ' ')}`),
-    ...cgroupFolders().map((folder) => `cgroup ${folder}`),
+    ...cgroupFolders()
+      .filter((folder) => isOfThisRun(folder, homeNames.cgroup))
+      .map((folder) => `cgroup ${folder}`),
     ...namesIn('/run/netns')
-      .filter((name) => name.startsWith('coppice'))
+      .filter((name) => isOfThisRun(name, homeNames.namespace))
       .map((name) => `network namespace ${name}`),
     ...namesIn('/sys/class/net')
-      .filter((name) => /^cp[0-9a-f]{4}/.test(name))
+      .filter((name) => isOfThisRun(name, homeNames.link))
       .map((name) => `network link ${name}`),
     ...linesOf('nft', 'list', 'tables')
-      .filter((line) => line.includes(' coppice_'))
+      .filter((line) => isOfThisRun(line.trim(), homeNames.table))
       .map((line) => `nftables ${line.trim()}`),
     ...processes(temporary).map((line) => `process ${line}`),
-  ]);
+  ];
+};
 
-/** What is there now and was not before, after giving what is still being taken down the time to go. */
+/** What is there, after giving what is still being taken down the time to go. */
 export const findLeftovers = async (
-  before: Leftovers,
   temporary: string,
-  settleMs = 30_000,
+  homes: RunHomes,
+  settleMs = 120_000,
 ): Promise<readonly string[]> => {
   const deadline = Date.now() + settleMs;
   for (;;) {
-    const left = [...lookAround(temporary)].filter((thing) => !before.has(thing));
-    if (left.length === 0 || Date.now() > deadline) return left;
+    // Before the first look too: what the kernel has told of new homes is heard meanwhile.
     await sleep(250);
+    const left = lookAround(temporary, homes);
+    if (left.length === 0 || Date.now() > deadline) return left;
   }
 };

@@ -3,11 +3,13 @@
  * and the last line is the sum of all: N passed, N failed, N skipped.
  */
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type CheckOutcome, runChecks } from './checks.ts';
-import { findLeftovers, lookAround } from './leftovers.ts';
+import { findLeftovers } from './leftovers.ts';
+import { type Judgement, judge, readPromises } from './promises.ts';
+import { RunHomes } from './run-homes.ts';
 import type { TestTotals } from './test-totals.ts';
 
 const isChecksOnly = process.argv.includes('--checks');
@@ -40,7 +42,7 @@ const readTotals = (path: string, failure: string | undefined): TestTotals => {
     return totals;
   } catch {
     return {
-      passed: 0,
+      passed: [],
       failed: [`vitest gave no totals (${failure ?? 'it ended well'})`],
       skipped: [],
       flaky: [],
@@ -51,15 +53,16 @@ const readTotals = (path: string, failure: string | undefined): TestTotals => {
 /** Runs the tests with a temporary directory of their own, by which all that they make can be told. */
 const runTests = async (): Promise<TestTotals> => {
   // Short, as sockets live below it and their paths are limited to 107 bytes.
-  const temporary = mkdtempSync(join(tmpdir(), 'ct-'));
+  const temporary = realpathSync(mkdtempSync(join(tmpdir(), 'ct-')));
   // Tests that run as somebody else pass through it, and see nothing in it.
   chmodSync(temporary, 0o711);
   const totalsPath = join(temporary, 'totals.json');
-  const before = lookAround(temporary);
+  const homes = new RunHomes(temporary);
   const failure = await runVitest(temporary, totalsPath);
   const totals = readTotals(totalsPath, failure);
   rmSync(totalsPath, { force: true });
-  const left = (await findLeftovers(before, temporary)).map((thing) => `left behind: ${thing}`);
+  const left = (await findLeftovers(temporary, homes)).map((thing) => `left behind: ${thing}`);
+  homes.close();
   const files = readdirSync(temporary).filter((name) => name !== 'node-compile-cache');
   if (files.length > 0)
     console.log(`note: the tests left files in their temporary directory: ${files.join(', ')}`);
@@ -70,16 +73,32 @@ const runTests = async (): Promise<TestTotals> => {
 
 const outcomes = isTestsOnly ? [] : await runChecks(printCheck);
 const totals: TestTotals = isChecksOnly
-  ? { passed: 0, failed: [], skipped: [], flaky: [] }
+  ? { passed: [], failed: [], skipped: [], flaky: [] }
   : await runTests();
 
-const passed = outcomes.filter((outcome) => outcome.passed).length + totals.passed;
+/** Only of a run of all tests: one of some says nothing about the promises of the others. */
+const judgement: Judgement | undefined =
+  isChecksOnly || isTestsOnly ? undefined : judge(readPromises('.'), totals);
+
+const passed = outcomes.filter((outcome) => outcome.passed).length + totals.passed.length;
 const failed = [
   ...outcomes.filter((outcome) => !outcome.passed).map((outcome) => `check: ${outcome.check.name}`),
   ...totals.failed,
+  ...(judgement?.unheld ?? []).map((promise) => `promise ${promise}`),
 ];
-for (const { test, reason } of totals.skipped) console.log(`skipped: ${test} (${reason})`);
+for (const { test, reason } of totals.skipped)
+  console.log(`skipped: ${test} (${reason ?? 'no reason given'})`);
 for (const test of totals.flaky) console.log(`flaky: ${test} (failed once, then passed)`);
+for (const promise of judgement?.notHeldHere ?? [])
+  console.log(`promise not held in this run, its test was skipped: ${promise}`);
+for (const promise of judgement?.failed ?? []) console.log(`promise not held, its test failed: ${promise}`);
 for (const failure of failed) console.log(`failed: ${failure}`);
+if (judgement !== undefined) {
+  const { held, notHeldHere } = judgement;
+  const broken = judgement.failed.length + judgement.unheld.length;
+  console.log(`promises: ${held.length} held, ${broken} not held, ${notHeldHere.length} skipped`);
+}
+if (totals.flaky.length > 0)
+  console.log(`FLAKY: ${totals.flaky.length} of the passed tests failed at first; each is a bug to find`);
 console.log(`${passed} passed, ${failed.length} failed, ${totals.skipped.length} skipped`);
 process.exitCode = failed.length === 0 ? 0 : 1;

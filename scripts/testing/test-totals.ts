@@ -1,8 +1,9 @@
-/** What the reporter tells the runner about a run of tests, through a file. */
+/** What the reporter tells the runner about a run of tests, through a file. Tests are named `file > suites > title`. */
 export interface TestTotals {
-  readonly passed: number;
+  readonly passed: readonly string[];
   readonly failed: readonly string[];
-  readonly skipped: readonly { readonly test: string; readonly reason: string }[];
+  /** Without a reason where the test gives none. */
+  readonly skipped: readonly { readonly test: string; readonly reason?: string }[];
   /** Passed, but not at the first try. */
   readonly flaky: readonly string[];
 }

@@ -1,6 +1,16 @@
 import { writeFileSync } from 'node:fs';
-import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';
+import type { Reporter, SerializedError, TestCase, TestModule, TestSuite } from 'vitest/node';
 import type { TestTotals } from './test-totals.ts';
+
+/** Given by the test itself, or by it or a suite around it for the whole machine (`skipFor` in the testkit). */
+const reasonOf = (test: TestCase, note: string | undefined): string | undefined => {
+  if (note !== undefined) return note;
+  for (let task: TestCase | TestSuite | TestModule = test; task.type !== 'module'; task = task.parent) {
+    const { lacking } = task.meta();
+    if (lacking !== undefined) return lacking;
+  }
+  return undefined;
+};
 
 const titleOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
 
@@ -10,9 +20,9 @@ export default class TotalsReporter implements Reporter {
     const path = process.env.COPPICE_TEST_TOTALS;
     if (path === undefined) return;
     const totals = {
-      passed: 0,
+      passed: [] as string[],
       failed: [] as string[],
-      skipped: [] as { test: string; reason: string }[],
+      skipped: [] as { test: string; reason?: string }[],
       flaky: [] as string[],
     };
     for (const module of modules) {
@@ -24,10 +34,11 @@ export default class TotalsReporter implements Reporter {
       }
       for (const test of module.children.allTests()) {
         const result = test.result();
-        if (result.state === 'passed') totals.passed += 1;
+        if (result.state === 'passed') totals.passed.push(titleOf(test));
         else if (result.state === 'failed') totals.failed.push(titleOf(test));
         else if (result.state === 'skipped') {
-          totals.skipped.push({ test: titleOf(test), reason: result.note ?? 'no reason given' });
+          const reason = reasonOf(test, result.note);
+          totals.skipped.push({ test: titleOf(test), ...(reason !== undefined && { reason }) });
         } else totals.failed.push(`${titleOf(test)}: never ran to an end`);
         if (test.diagnostic()?.flaky === true) totals.flaky.push(titleOf(test));
       }

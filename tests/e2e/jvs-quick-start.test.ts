@@ -1,5 +1,6 @@
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
+import { skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
 
@@ -418,8 +419,9 @@ if __name__ == '__main__':
 };
 
 describe('the quick start for Python, as it is printed', () => {
-  test.skipIf(!hasPython)(
+  test(
     'a script restores, works and takes a snapshot with subprocess and check=True',
+    skipFor(hasPython ? undefined : 'this machine has no python3'),
     async () => {
       const place = join(jvs.home, 'python');
       await mkdir(join(place, 'langchain'), { recursive: true });

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Sandbox } from '@coppice/sdk';
-import { eventually, RunningDaemon, treeListing } from '@coppice/testkit';
+import { eventually, RunningDaemon, skipFor, treeListing } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { collect, editManifest, streamOf } from './transfer/export-bytes.ts';
 
@@ -168,7 +168,7 @@ describe('export from one home and import into another', () => {
   });
 });
 
-describe.skipIf(!hasRunsc)('checkpoints (skipped where runsc is not installed)', () => {
+describe('checkpoints', skipFor(hasRunsc ? undefined : 'this machine has no runsc'), () => {
   let from: RunningDaemon;
   let into: RunningDaemon;
   let directory: string;

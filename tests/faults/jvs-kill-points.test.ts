@@ -3,7 +3,7 @@ import { appendFile, cp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
-import { canMount, MountedFilesystem } from '../../packages/cli/test/jvs-mounted.ts';
+import { canMount, MountedFilesystem, whereMounts } from '../../packages/cli/test/jvs-mounted.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -220,7 +220,7 @@ describe('a command that is killed', () => {
   });
 });
 
-describe.skipIf(!canMount)('a command that is killed on btrfs', () => {
+describe('a command that is killed on btrfs', whereMounts, () => {
   const points = ['snapshot-subvolume', 'scan-stored', 'snapshot-committed', 'restore-first', 'fork-filled'];
   test.each(points.flatMap((point) => ways.map(([way, how]) => [point, way, how] as const)))(
     'at %s %s: old or new, and said',

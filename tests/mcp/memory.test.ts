@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs';
-import { RunningDaemon } from '@coppice/testkit';
+import { RunningDaemon, skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Agent } from './agent.ts';
 
 const hasGvisor = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
 
-describe.skipIf(!hasGvisor)(`memory over MCP${hasGvisor ? '' : ': this machine has no runsc'}`, () => {
+describe('memory over MCP', skipFor(hasGvisor ? undefined : 'this machine has no runsc'), () => {
   let daemon: RunningDaemon;
   let agent: Agent;
 

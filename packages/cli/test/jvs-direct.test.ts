@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, JvsFixture } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem } from './jvs-mounted.ts';
+import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 /** What `coppice-tree jvs` does without Node must be what Node does: this compares the two. */
 let jvs: JvsFixture;
@@ -116,15 +116,16 @@ const bothWays = async (below = jvs.work): Promise<void> => {
 describe('without Node', () => {
   test('snapshot and restore say, write down and store what they do by Node', () => bothWays());
 
-  test.skipIf(!canMount)('the same on btrfs and on xfs', async () => {
+  test('the same on btrfs and on xfs', whereMounts, async () => {
     for (const kind of ['btrfs', 'xfs'] as const) {
       await using mounted = await MountedFilesystem.create(kind, jvs.home);
       await bothWays(mounted.path);
     }
   });
 
-  test.skipIf(!canMount)(
+  test(
     'a fork of either of two snapshots of one tree on btrfs has nothing to restore',
+    whereMounts,
     async () => {
       await using mounted = await MountedFilesystem.create('btrfs', jvs.home);
       const cwd = await workspace(mounted.path);
@@ -138,8 +139,9 @@ describe('without Node', () => {
     },
   );
 
-  test.skipIf(!canMount)(
+  test(
     'ignored files that have the name of a restored one are kept on btrfs, each time',
+    whereMounts,
     async () => {
       await using mounted = await MountedFilesystem.create('btrfs', jvs.home);
       const cwd = await workspace(mounted.path);

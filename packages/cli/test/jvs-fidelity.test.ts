@@ -4,7 +4,7 @@ import { appendFile, mkdir, rename, rm, stat, utimes, writeFile } from 'node:fs/
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem } from './jvs-mounted.ts';
+import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -172,7 +172,7 @@ describe.each(kinds)('on %s', (kind) => {
   });
 });
 
-describe.skipIf(!canMount)('engines', () => {
+describe('engines', whereMounts, () => {
   test('a subvolume inside a worktree is not lost: the snapshot is taken another way, aloud', async () => {
     const cwd = join(places.btrfs ?? '', 'nested', 'main');
     await jvs.ok(['init', 'nested'], { cwd: places.btrfs ?? '' });

@@ -5,7 +5,7 @@ import { appendFile, mkdir, readdir, readFile, symlink, writeFile } from 'node:f
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem } from './jvs-mounted.ts';
+import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -281,7 +281,7 @@ describe('repositories inside', () => {
   });
 });
 
-describe.skipIf(!canMount)('filesystems with less to offer', () => {
+describe('filesystems with less to offer', whereMounts, () => {
   test('one without extended attributes, and an overlay, give everything else back', async () => {
     await using ramfs = await MountedFilesystem.withoutDevice('ramfs', 'mode=755', jvs.home);
     const layers = join(ramfs.path, 'layers');

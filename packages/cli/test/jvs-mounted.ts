@@ -3,6 +3,7 @@ import { mkdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { skipFor } from '@coppice/testkit';
 
 const run = promisify(execFile);
 
@@ -16,6 +17,9 @@ const makers = {
 
 /** Whether loop devices can be mounted here. */
 export const canMount = process.getuid?.() === 0;
+
+/** For tests that cannot do without. */
+export const whereMounts = skipFor(canMount ? undefined : 'only root can mount filesystems');
 
 /** A filesystem of its own in a file, mounted below a directory. */
 export class MountedFilesystem implements AsyncDisposable {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { JvsFixture } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem } from './jvs-mounted.ts';
+import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 300_000 });
 
@@ -90,7 +90,7 @@ const changes: Readonly<Record<string, string>> = {
   'after that one more': 'echo one >> d2/e/7',
 };
 
-describe.skipIf(!canMount)('on btrfs, a snapshot after a change', () => {
+describe('on btrfs, a snapshot after a change', whereMounts, () => {
   test('holds every kind of it', async () => {
     const cwd = await workspace();
     for (const change of Object.values(changes)) {

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { chmod, chown, copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { JvsFixture } from './jvs-fixture.ts';
 import { canMount, MountedFilesystem } from './jvs-mounted.ts';
@@ -8,6 +9,9 @@ import { canMount, MountedFilesystem } from './jvs-mounted.ts';
 const nobody = { uid: 65_534, gid: 65_534 };
 /** Somebody who is not root must be able to start Node at all, which depends on where it lies. */
 const possible = canMount && spawnSync(process.execPath, ['-e', '0'], nobody).status === 0;
+const reason = possible
+  ? undefined
+  : 'only root can act as somebody else, and the checkout must be theirs to read';
 
 let jvs: JvsFixture;
 let btrfs: MountedFilesystem | undefined;
@@ -46,7 +50,7 @@ jvs gc run
 jvs verify --all
 jvs doctor --strict --json | grep -q '"healthy": true'`;
 
-describe.skipIf(!possible)('somebody who is not root', () => {
+describe('somebody who is not root', skipFor(reason), () => {
   test.each(['plain', 'btrfs'])('can do everything with what is theirs on %s', async (kind) => {
     const place = join(kind === 'btrfs' ? (btrfs?.path ?? '') : jvs.home, 'theirs');
     await mkdir(place);

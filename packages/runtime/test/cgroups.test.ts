@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+import { homeKey } from '@coppice/testkit';
 import { expect, onTestFinished, test } from 'vitest';
 import { type CgroupMounts, parseCgroupMounts } from '../src/cgroups/cgroup-mounts.ts';
 import { CgroupV2 } from '../src/cgroups/cgroup-v2.ts';
@@ -20,7 +21,8 @@ if (['cpu', 'memory', 'pids', 'cpuacct', 'freezer'].every((controller) => mounts
 }
 
 async function makeGroup(layout: CgroupMounts): Promise<{ group: SandboxCgroup; child: ChildProcess }> {
-  const home = new HomeCgroups(`coppice-test-${process.pid}`, layout);
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-cgroups-'));
+  const home = new HomeCgroups(`coppice-${homeKey(directory)}`, layout);
   home.prepare();
   const group = home.group('sb_one');
   for (const directory of group.directories) mkdirSync(directory);
@@ -32,6 +34,7 @@ async function makeGroup(layout: CgroupMounts): Promise<{ group: SandboxCgroup; 
     await group.kill();
     await group.remove();
     home.release();
+    rmSync(directory, { recursive: true });
   });
   return { group, child };
 }

@@ -10,13 +10,13 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { DriverWorkbench, eventually, shellIn, tinyImage } from '@coppice/testkit';
+import { DriverWorkbench, eventually, shellIn, skipFor, tinyImage } from '@coppice/testkit';
 import { describe, expect, test } from 'vitest';
 import { ContainerDriver, type Machine, type MachineSpec } from '../src/index.ts';
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
 const criuProgram = path('.tools/criu/criu');
-const reason = existsSync(criuProgram) ? '' : ' (skipped: set-up could not get CRIU 4 for the tests)';
+const reason = existsSync(criuProgram) ? undefined : 'set-up could not get CRIU 4 for the tests';
 
 const makeDriver = (home: string, homeKey: string): ContainerDriver =>
   new ContainerDriver({
@@ -38,7 +38,7 @@ const walls = [
 const uidOf = (machine: Machine): number =>
   Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${machine.pid}/status`, 'utf8'))?.[1]);
 
-describe.skipIf(reason !== '')(`the memory of a container${reason}`, () => {
+describe('the memory of a container', skipFor(reason), () => {
   const memoryOf = (bench: DriverWorkbench, spec: MachineSpec) => join(bench.home, 'memory', spec.id);
 
   /** The disk of the same instant is copied while the sandbox stands still, as the store does. */

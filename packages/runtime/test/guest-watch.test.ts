@@ -1,5 +1,6 @@
 import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { WatchEvent } from '../src/index.ts';
 import { type Agent, run, shell, startAgent, until } from './guest/start-agent.ts';
@@ -108,8 +109,13 @@ describe('watching a directory', () => {
     ]);
   });
 
-  it.skipIf(kernelQueueEvents > 40_000)(
+  it(
     'says so when more happened than could be told',
+    skipFor(
+      kernelQueueEvents > 40_000
+        ? 'the kernel of this machine keeps more events than are made here'
+        : undefined,
+    ),
     async () => {
       const stop = new AbortController();
       const watch = agent.guest.watch(dir, { recursive: false, signal: stop.signal });
@@ -126,7 +132,6 @@ describe('watching a directory', () => {
       }
       expect(overflow).toBe(true);
     },
-    600_000,
   );
 
   it('ends without an error when it is aborted, and its worker goes', async () => {

@@ -3,7 +3,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NetworkPolicy } from '../src/network/network.ts';
 import { runProgram } from '../src/programs/run-program.ts';
-import { NetworkLab, newHomeKey, silence } from './network/network-lab.ts';
+import { NetworkLab, silence } from './network/network-lab.ts';
 
 const closed: NetworkPolicy = {
   allowInternet: false,
@@ -364,7 +364,7 @@ it('a sandbox in a namespace that was made before it reaches what its policy all
 });
 
 it('homes side by side take different addresses and do not reach each other', async () => {
-  const key = newHomeKey();
+  const key = await lab.newHomeKey();
   // The same preference for a range: the keys are equal modulo the number of ranges.
   const sibling = `${key.slice(0, 5)}${key[5] === '0' ? '4' : '0'}${key.slice(6)}`;
   const one = await lab.network(key);

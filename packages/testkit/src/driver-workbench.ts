@@ -1,10 +1,10 @@
-import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Driver, ExitStatus, Guest, Machine, MachineSpec, ProcessRequest } from '@coppice/runtime';
+import { homeKey } from './home-key.ts';
 
 export type MakeDriver = (home: string, homeKey: string) => Driver;
 
@@ -26,7 +26,7 @@ export class DriverWorkbench {
 
   private constructor(home: string, image: string, makeDriver: MakeDriver) {
     this.home = home;
-    this.homeKey = createHash('sha256').update(realpathSync(home)).digest('hex').slice(0, 8);
+    this.homeKey = homeKey(home);
     this.#image = image;
     this.#makeDriver = makeDriver;
     this.driver = makeDriver(home, this.homeKey);

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { homeKeyOfPath } from './home-key.ts';
 
 /** Empty for a directory that is not there, or no longer: other homes come and go meanwhile. */
 const namesIn = (directory: string): string[] => {
@@ -48,7 +48,7 @@ export class HomeTraces {
 
   constructor(home: string) {
     this.#home = home;
-    this.#key = createHash('sha256').update(home).digest('hex').slice(0, 8);
+    this.#key = homeKeyOfPath(home);
   }
 
   /** Ids of sandboxes that have a cgroup, and so a process or the place for one. */
@@ -85,7 +85,7 @@ export class HomeTraces {
 
   /** Network interfaces, namespaces and tables. */
   network(): string[] {
-    const links = namesIn('/sys/class/net').filter((name) => name.startsWith(`cp${this.#key.slice(0, 4)}`));
+    const links = namesIn('/sys/class/net').filter((name) => name.startsWith(`cp${this.#key}`));
     const namespaces = namesIn('/run/netns').filter((name) => name.includes(this.#key));
     const tables = linesOf('nft', 'list', 'tables').filter((line) => line.includes(this.#key));
     return [...links, ...namespaces, ...tables];

@@ -8,9 +8,11 @@ export {
   runIn,
   shellIn,
 } from './driver-workbench.ts';
+export { homeKey } from './home-key.ts';
 export { HomeTraces } from './home-traces.ts';
 export { describeWithMemory, type MemoryDriver } from './memory-drivers.ts';
 export { fillWithOddities, treeListing } from './odd-tree.ts';
 export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
 export { sharedHostRootfs } from './shared-host-image.ts';
+export { skipFor } from './skip-for.ts';
 export { tinyImage } from './tiny-image.ts';

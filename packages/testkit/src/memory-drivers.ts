@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe } from 'vitest';
+import { skipFor } from './skip-for.ts';
 
 /** A driver that keeps memory, and what a daemon must be told so that its sandboxes do. */
 export interface MemoryDriver {
@@ -33,7 +34,6 @@ const memoryDrivers: readonly MemoryDriver[] = [
 export const describeWithMemory = (title: string, suite: (driver: MemoryDriver) => void): void => {
   for (const driver of memoryDrivers) {
     const { name, missing } = driver;
-    const reason = missing === undefined ? '' : ` (skipped: ${missing})`;
-    describe.skipIf(missing !== undefined)(`${title} of ${name}${reason}`, () => suite(driver));
+    describe(`${title} of ${name}`, skipFor(missing), () => suite(driver));
   }
 };

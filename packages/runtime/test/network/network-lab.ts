@@ -1,11 +1,11 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { homeKey } from '@coppice/testkit';
 import { NftNetwork } from '../../src/network/nft-network.ts';
 
 const run = promisify(execFile);
@@ -128,6 +128,7 @@ export class NetworkLab {
   readonly host: Peer;
   readonly internet: Peer;
   readonly #directory: string;
+  readonly #homes: string[] = [];
   readonly #sandboxes: Peer[] = [];
   readonly #networks: NftNetwork[] = [];
 
@@ -158,8 +159,16 @@ export class NetworkLab {
     return new NetworkLab(host, internet, await mkdtemp(join(tmpdir(), 'coppice-network-')));
   }
 
+  /** By a directory of its own, as that of a home is, so that a test run knows whose leftovers are whose. */
+  async newHomeKey(): Promise<string> {
+    const home = await mkdtemp(join(tmpdir(), 'coppice-network-home-'));
+    this.#homes.push(home);
+    return homeKey(home);
+  }
+
   /** The network of a new home; `file` opens that of an earlier one again. */
-  async network(homeKey = newHomeKey()): Promise<{ network: NftNetwork; homeKey: string; file: string }> {
+  async network(key?: string): Promise<{ network: NftNetwork; homeKey: string; file: string }> {
+    const homeKey = key ?? (await this.newHomeKey());
     const file = join(this.#directory, `${homeKey}.json`);
     const network = await NftNetwork.open({ homeKey, file, hostNetns: this.host.netns });
     this.#networks.push(network);
@@ -186,8 +195,7 @@ export class NetworkLab {
   async close(): Promise<void> {
     for (const network of this.#networks) await network.purge();
     for (const peer of [...this.#sandboxes, this.host, this.internet]) await peer.end();
-    await rm(this.#directory, { recursive: true, force: true });
+    for (const directory of [this.#directory, ...this.#homes])
+      await rm(directory, { recursive: true, force: true });
   }
 }
-
-export const newHomeKey = (): string => createHash('sha256').update(randomUUID()).digest('hex').slice(0, 8);
