@@ -90,7 +90,7 @@ module.exports = {
         pathNot: [
           '^packages/$1/',
           '^packages/[^/]+/src/(workspaces/)?index\\.ts$',
-          '^packages/protocol/src/errors\\.ts$',
+          '^packages/protocol/src/(errors|socket)\\.ts$',
         ],
       },
     },

@@ -92,11 +92,11 @@ describe('processes', () => {
     const content = Buffer.alloc(48 * 1024 * 1024);
     for (let at = 0; at < content.length; at += 4) content.writeUInt32LE(at, at);
     await dev.files.write('/root/counted', content);
-    const kept: { readonly data: Buffer; readonly at: number }[] = [];
+    const kept: { readonly data: Uint8Array; readonly at: number }[] = [];
     let at = 0;
     let differing = 0;
     for await (const { data, release } of await dev.execStream(['cat', '/root/counted'])) {
-      if (!data.equals(content.subarray(at, at + data.length))) differing += 1;
+      if (!content.subarray(at, at + data.length).equals(data)) differing += 1;
       if (kept.length < 40 && at % 5 === 0) {
         kept.push({ data, at });
       } else {
@@ -109,7 +109,7 @@ describe('processes', () => {
     expect({ bytes: at, differing }).toEqual({ bytes: content.length, differing: 0 });
     expect(kept.length).toBeGreaterThan(0);
     for (const { data, at: from } of kept)
-      expect(data.equals(content.subarray(from, from + data.length))).toBe(true);
+      expect(content.subarray(from, from + data.length).equals(data)).toBe(true);
   });
 
   test('leaving the loop ends the command', async () => {

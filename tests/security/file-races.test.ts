@@ -59,7 +59,7 @@ describe('the file API, against a sandbox that swaps paths under it,', () => {
         expect(JSON.stringify(list ?? {})).not.toContain('inner');
       }
       for (let round = 0; round < 20; round += 1) {
-        const chunks: Buffer[] = [];
+        const chunks: Uint8Array[] = [];
         await attempt(
           (async () => {
             for await (const chunk of sandbox.files.archive('/root/read')) chunks.push(chunk);

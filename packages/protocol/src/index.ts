@@ -6,3 +6,4 @@ export * from './processes.ts';
 export * from './routes.ts';
 export * from './sandboxes.ts';
 export * from './snapshots.ts';
+export * from './socket.ts';

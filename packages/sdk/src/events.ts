@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Event, RouteResult } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Caller, CallOptions } from './connection/caller.ts';
@@ -52,8 +51,21 @@ export class Events {
         // A daemon that never answered is an error of the caller; one that went away comes back.
         if (!connected || !(error instanceof CoppiceError) || error.code !== 'unavailable') throw error;
       }
-      await delay(pauseMs, undefined, { ...(signal === undefined ? {} : { signal }) }).catch(() => undefined);
+      await pause(pauseMs, signal);
       pauseMs = Math.min(pauseMs * 2, longestPauseMs);
     }
   }
 }
+
+/** Ends early when the signal fires. */
+const pause = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+  new Promise((resolve) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener('abort', end, { once: true });
+    if (signal?.aborted) end();
+  });

@@ -1,6 +1,6 @@
-import { Readable } from 'node:stream';
 import type { Image, RouteBody } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
+import type { UploadBody } from './connection/transport.ts';
 
 export class Images {
   readonly #caller: Caller;
@@ -25,11 +25,15 @@ export class Images {
   /** From a tar: plain, gzip or zstd. */
   import(
     name: string,
-    archive: AsyncIterable<Uint8Array>,
+    archive: UploadBody,
     { sizeBytes, signal }: { readonly sizeBytes?: number } & CallOptions = {},
   ): Promise<Image> {
-    const upload = Readable.from(archive, { objectMode: false });
-    return this.#caller.call('importImage', { query: { name }, upload, uploadBytes: sizeBytes, signal });
+    return this.#caller.call('importImage', {
+      query: { name },
+      upload: archive,
+      uploadBytes: sizeBytes,
+      signal,
+    });
   }
 
   async remove(image: string, { signal }: CallOptions = {}): Promise<void> {

@@ -1,13 +1,13 @@
 export { CoppiceError, type ErrorCode } from '@coppice/protocol/errors';
 export type { CallOptions } from './connection/caller.ts';
+export type { Progress } from './files/progress.ts';
+export { Coppice } from './node/coppice.ts';
 export {
   type DaemonRecord,
   defaultHome,
   type EndpointOptions,
   readDaemonRecord,
-} from './connection/endpoint.ts';
-export { Coppice } from './coppice.ts';
-export type { Progress } from './files/progress.ts';
+} from './node/endpoint.ts';
 export type { OutputChunk, ProcessStream, StreamedChunk } from './process-stream.ts';
 export type { Sandbox } from './sandbox.ts';
 export type { TerminalSession } from './terminal-session.ts';

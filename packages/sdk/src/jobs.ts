@@ -1,4 +1,5 @@
 import type { Exit, Job, JobLogBody } from '@coppice/protocol';
+import { bytesOfBase64, bytesOfText } from './connection/bytes.ts';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { CommandLine, JobOptions } from './options.ts';
 import type { OutputChunk } from './process-stream.ts';
@@ -89,5 +90,5 @@ export class Jobs {
 const chunksOf = (log: JobLogBody): OutputChunk[] =>
   log.entries.map(({ stream, text, base64 }) => ({
     stream,
-    data: base64 === null ? Buffer.from(text) : Buffer.from(base64, 'base64'),
+    data: base64 === null ? bytesOfText(text) : bytesOfBase64(base64),
   }));

@@ -1,13 +1,15 @@
 import type { Exit, RouteParams } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
+import { bytesOfText } from './connection/bytes.ts';
 import type { Caller } from './connection/caller.ts';
+import { deferred } from './connection/deferred.ts';
 import { errorFromStreamEvent } from './connection/problem.ts';
-import { DaemonSocket } from './connection/socket.ts';
+import type { MessageSocket } from './connection/transport.ts';
 import type { ProcessOptions } from './options.ts';
 
 export interface OutputChunk {
   readonly stream: 'stdout' | 'stderr';
-  readonly data: Buffer;
+  readonly data: Uint8Array;
 }
 
 export interface StreamedChunk extends OutputChunk {
@@ -30,13 +32,13 @@ const stderrMark = 2;
  * Leaving the loop early, or `close()`, kills the command and all it started.
  */
 export class ProcessStream implements AsyncIterable<StreamedChunk>, AsyncDisposable {
-  readonly #socket: DaemonSocket;
+  readonly #socket: MessageSocket;
   readonly #where: string;
-  readonly #exit = Promise.withResolvers<Exit>();
+  readonly #exit = deferred<Exit>();
   readonly #output: AsyncGenerator<StreamedChunk, void, undefined>;
   #pid: number | undefined;
 
-  private constructor(socket: DaemonSocket, where: string) {
+  private constructor(socket: MessageSocket, where: string) {
     this.#socket = socket;
     this.#where = where;
     this.#output = this.#read();
@@ -51,7 +53,7 @@ export class ProcessStream implements AsyncIterable<StreamedChunk>, AsyncDisposa
     options: ProcessOptions,
   ): Promise<ProcessStream> {
     const { signal, ...rest } = options;
-    const socket = await DaemonSocket.open(caller.connection, caller.path('execStream', params), signal);
+    const socket = await caller.transport.socket(caller.path('execStream', params), signal);
     await socket.send(JSON.stringify({ type: 'start', command, ...rest }));
     return new ProcessStream(socket, params.sandbox);
   }
@@ -67,7 +69,7 @@ export class ProcessStream implements AsyncIterable<StreamedChunk>, AsyncDisposa
   }
 
   write(data: Uint8Array | string): Promise<void> {
-    return this.#socket.send(typeof data === 'string' ? Buffer.from(data) : data);
+    return this.#socket.send(typeof data === 'string' ? bytesOfText(data) : data);
   }
 
   endInput(): Promise<void> {

@@ -1,6 +1,6 @@
-import { Readable } from 'node:stream';
 import type { Imported, RouteBody, Snapshot } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
+import type { UploadBody } from './connection/transport.ts';
 import { type Forks, forksOf } from './sandbox.ts';
 
 export interface ExportOptions extends CallOptions {
@@ -56,13 +56,13 @@ export class Snapshots {
   export(
     snapshot: string,
     { memory = true, image = true, env = false, signal }: ExportOptions = {},
-  ): AsyncGenerator<Buffer, void, undefined> {
+  ): AsyncGenerator<Uint8Array, void, undefined> {
     const query = { memory: flag(memory), image: flag(image), env: flag(env) };
     return this.#caller.bytes('exportSnapshot', { params: { snapshot }, query, signal });
   }
 
   import(
-    file: AsyncIterable<Uint8Array>,
+    file: UploadBody,
     options: {
       readonly name?: string;
       readonly diskOnly?: boolean;
@@ -72,7 +72,7 @@ export class Snapshots {
     const { name, diskOnly = false, sizeBytes, signal } = options;
     return this.#caller.call('importSnapshot', {
       query: { ...(name === undefined ? {} : { name }), disk_only: flag(diskOnly) },
-      upload: Readable.from(file, { objectMode: false }),
+      upload: file,
       uploadBytes: sizeBytes,
       signal,
     });

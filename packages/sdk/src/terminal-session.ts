@@ -1,17 +1,18 @@
 import type { Exit, RouteParams } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
+import { bytesOfText } from './connection/bytes.ts';
 import type { Caller } from './connection/caller.ts';
 import { errorFromStreamEvent } from './connection/problem.ts';
-import { DaemonSocket } from './connection/socket.ts';
+import type { MessageSocket } from './connection/transport.ts';
 
 /** An attachment to a terminal. It first shows what was last on the screen; leaving it keeps the terminal running. */
-export class TerminalSession implements AsyncIterable<Buffer>, AsyncDisposable {
-  readonly #socket: DaemonSocket;
+export class TerminalSession implements AsyncIterable<Uint8Array>, AsyncDisposable {
+  readonly #socket: MessageSocket;
   readonly #name: string;
   #exit: Exit | undefined;
   #detached = false;
 
-  private constructor(socket: DaemonSocket, name: string) {
+  private constructor(socket: MessageSocket, name: string) {
     this.#socket = socket;
     this.#name = name;
   }
@@ -21,7 +22,7 @@ export class TerminalSession implements AsyncIterable<Buffer>, AsyncDisposable {
     params: RouteParams<'attachTerminal'>,
     signal?: AbortSignal,
   ): Promise<TerminalSession> {
-    const socket = await DaemonSocket.open(caller.connection, caller.path('attachTerminal', params), signal);
+    const socket = await caller.transport.socket(caller.path('attachTerminal', params), signal);
     return new TerminalSession(socket, `terminal ${params.terminal} of sandbox ${params.sandbox}`);
   }
 
@@ -31,7 +32,7 @@ export class TerminalSession implements AsyncIterable<Buffer>, AsyncDisposable {
   }
 
   write(data: Uint8Array | string): Promise<void> {
-    return this.#socket.send(typeof data === 'string' ? Buffer.from(data) : data);
+    return this.#socket.send(typeof data === 'string' ? bytesOfText(data) : data);
   }
 
   resize(cols: number, rows: number): Promise<void> {
@@ -51,7 +52,7 @@ export class TerminalSession implements AsyncIterable<Buffer>, AsyncDisposable {
     this.detach();
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     try {
       for await (const message of this.#socket) {
         if (typeof message !== 'string') {

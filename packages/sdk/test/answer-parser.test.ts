@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AnswerParser, type WholeAnswer } from '../src/connection/answer-parser.ts';
+import { AnswerParser, type KeptAnswer } from '../src/node/answer-parser.ts';
 
-const parse = (parts: readonly Buffer[]): WholeAnswer | undefined => {
+const parse = (parts: readonly Buffer[]): KeptAnswer | undefined => {
   const parser = new AnswerParser();
-  let answer: WholeAnswer | undefined;
+  let answer: KeptAnswer | undefined;
   for (const part of parts) {
     expect(answer).toBeUndefined();
     answer = parser.push(part);

@@ -3,7 +3,7 @@ import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Coppice } from '../src/coppice.ts';
+import { Coppice } from '../src/node/coppice.ts';
 
 // The daemon itself is tested in tests/e2e; this server answers what a healthy daemon never would.
 let directory: string;

@@ -14,8 +14,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Header, pack } from 'tar-stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { packDirectory } from '../src/files/pack-directory.ts';
-import { unpackDirectory } from '../src/files/unpack-directory.ts';
+import { packDirectory } from '../src/node/pack-directory.ts';
+import { unpackDirectory } from '../src/node/unpack-directory.ts';
 
 let root: string;
 beforeEach(async () => {

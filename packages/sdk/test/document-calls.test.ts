@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import tls from 'node:tls';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { DocumentCalls } from '../src/connection/document-calls.ts';
+import { DocumentCalls } from '../src/node/document-calls.ts';
 
 // A server by hand: it shows what goes over the wire, and does what Node's own never would.
 let directory: string;
@@ -141,7 +141,7 @@ test('a call that was cancelled before it began is not made, also not on a conne
 test('an idle connection keeps no program from ending', async () => {
   onRequest = (_, socket) => socket.write(ok());
   const program = `
-    import { DocumentCalls } from ${JSON.stringify(new URL('../src/connection/document-calls.ts', import.meta.url).href)};
+    import { DocumentCalls } from ${JSON.stringify(new URL('../src/node/document-calls.ts', import.meta.url).href)};
     const calls = new DocumentCalls({ url: new URL('http://localhost'), socketPath: ${JSON.stringify(path)}, token: undefined });
     console.log((await calls.call({ method: 'GET', path: '/' })).status);`;
   const { spawn } = await import('node:child_process');

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { findEndpoint } from '../src/connection/endpoint.ts';
+import { findEndpoint } from '../src/node/endpoint.ts';
 
 let home: string;
 beforeEach(async () => {

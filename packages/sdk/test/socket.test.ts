@@ -6,8 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { Connection } from '../src/connection/connection.ts';
-import { DaemonSocket } from '../src/connection/socket.ts';
+import { NodeSocket } from '../src/node/node-socket.ts';
 
 const binary = 2;
 const closing = 8;
@@ -88,19 +87,17 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-const open = async (): Promise<DaemonSocket> => {
-  const socket = await DaemonSocket.open(
-    new Connection(() => ({ url: new URL('http://localhost'), socketPath: path, token: undefined })),
-    '/messages',
-  );
+const open = async (): Promise<NodeSocket> => {
+  const endpoint = { url: new URL('http://localhost'), socketPath: path, token: undefined };
+  const socket = await NodeSocket.open(endpoint, path, '/messages');
   opened.resolve();
   return socket;
 };
 
 /** Every second one is kept to the end, the others are given back at once. */
-const receive = async (socket: DaemonSocket): Promise<Buffer[]> => {
+const receive = async (socket: NodeSocket): Promise<Buffer[]> => {
   const copies: Buffer[] = [];
-  const kept: { readonly data: Buffer; readonly at: number }[] = [];
+  const kept: { readonly data: Uint8Array; readonly at: number }[] = [];
   for await (const message of socket) {
     if (typeof message === 'string') throw new Error(`a text came: ${message}`);
     copies.push(Buffer.from(message.data));
@@ -108,7 +105,7 @@ const receive = async (socket: DaemonSocket): Promise<Buffer[]> => {
     else kept.push({ data: message.data, at: copies.length - 1 });
   }
   for (const { data, at } of kept)
-    if (!data.equals(copies[at]!)) throw new Error(`message ${at} has changed`);
+    if (!copies[at]!.equals(data)) throw new Error(`message ${at} has changed`);
   return copies;
 };
 

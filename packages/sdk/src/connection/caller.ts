@@ -1,10 +1,9 @@
-import type { Readable } from 'node:stream';
 import type { RouteBody, RouteName, RouteParams, RouteQuery, RouteResult } from '@coppice/protocol';
 import { routeTable } from '../route-table.ts';
-import type { Connection } from './connection.ts';
-import type { HttpCall } from './http-call.ts';
-import { errorFromStreamEvent } from './problem.ts';
+import { joinBytes, textOfBytes } from './bytes.ts';
+import { errorFromForeignAnswer, errorFromProblem, errorFromStreamEvent } from './problem.ts';
 import { parseServerSentEvents, type ServerSentEvent } from './server-sent-events.ts';
+import type { HttpCall, OpenAnswer, Transport, UploadBody } from './transport.ts';
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -20,34 +19,41 @@ type OptionalPart<K extends string, T> = [T] extends [never]
 export type CallInput<N extends RouteName> = Part<'params', RouteParams<N>> &
   OptionalPart<'query', RouteQuery<N>> &
   OptionalPart<'body', RouteBody<N>> &
-  CallOptions & { readonly upload?: Readable; readonly uploadBytes?: number | undefined };
+  CallOptions & { readonly upload?: UploadBody; readonly uploadBytes?: number | undefined };
 
 interface LooseInput extends CallOptions {
   readonly params?: Readonly<Record<string, unknown>>;
   readonly query?: Readonly<Record<string, unknown>>;
   readonly body?: unknown;
-  readonly upload?: Readable;
+  readonly upload?: UploadBody;
   readonly uploadBytes?: number | undefined;
 }
 
 /** Calls routes by name, typed by the table that the daemon serves from. */
 export class Caller {
-  readonly connection: Connection;
+  readonly transport: Transport;
 
-  constructor(connection: Connection) {
-    this.connection = connection;
+  constructor(transport: Transport) {
+    this.transport = transport;
   }
 
   async call<N extends RouteName>(name: N, input: CallInput<N>): Promise<RouteResult<N>> {
-    return (await this.connection.json(httpCall(name, input as LooseInput))) as RouteResult<N>;
+    const call = httpCall(name, input as LooseInput);
+    const text = await this.#text(call);
+    try {
+      return (text === '' ? {} : JSON.parse(text)) as RouteResult<N>;
+    } catch (cause) {
+      throw errorFromForeignAnswer(text, this.transport.where, asked(call), cause);
+    }
   }
 
   text<N extends RouteName>(name: N, input: CallInput<N>): Promise<string> {
-    return this.connection.text(httpCall(name, input as LooseInput));
+    return this.#text(httpCall(name, input as LooseInput));
   }
 
-  bytes<N extends RouteName>(name: N, input: CallInput<N>): AsyncGenerator<Buffer, void, undefined> {
-    return this.connection.bytes(httpCall(name, input as LooseInput));
+  /** The bytes of the answer as they come. */
+  bytes<N extends RouteName>(name: N, input: CallInput<N>): AsyncGenerator<Uint8Array, void, undefined> {
+    return this.#bytes(httpCall(name, input as LooseInput));
   }
 
   /** Server-sent events; one of type `error` is thrown. */
@@ -56,7 +62,7 @@ export class Caller {
     input: CallInput<N>,
   ): AsyncGenerator<ServerSentEvent, void, undefined> {
     const call = httpCall(name, input as LooseInput);
-    const bytes = this.connection.bytes({ ...call, headers: { accept: 'text/event-stream' } });
+    const bytes = this.#bytes({ ...call, headers: { accept: 'text/event-stream' } });
     for await (const event of parseServerSentEvents(bytes)) {
       if (event.event === 'error') throw errorFromStreamEvent(event.data);
       yield event;
@@ -67,7 +73,33 @@ export class Caller {
   path<N extends RouteName>(name: N, params: RouteParams<N>): string {
     return httpCall(name, { params: params as Record<string, unknown> }).path;
   }
+
+  async #text(call: HttpCall): Promise<string> {
+    const { status, text } = await this.transport.document(call);
+    if (isSuccess(status)) return text;
+    throw errorFromProblem(status, text, asked(call));
+  }
+
+  async *#bytes(call: HttpCall): AsyncGenerator<Uint8Array, void, undefined> {
+    const answer = await this.transport.open(call);
+    try {
+      if (!isSuccess(answer.status)) throw await problemOf(answer, call);
+      yield* answer.body;
+    } finally {
+      answer.close();
+    }
+  }
 }
+
+const asked = ({ method, path }: HttpCall): string => `${method} ${path}`;
+
+const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+
+const problemOf = async ({ status, body }: OpenAnswer, call: HttpCall): Promise<Error> => {
+  const parts: Uint8Array[] = [];
+  for await (const part of body) parts.push(part);
+  return errorFromProblem(status, textOfBytes(joinBytes(parts)), asked(call));
+};
 
 const httpCall = (name: RouteName, input: LooseInput): HttpCall => {
   const { method, path } = routeTable[name];

@@ -1,9 +1,10 @@
-import { Readable } from 'node:stream';
 import type { FileEvent, FileInfo, RouteResult } from '@coppice/protocol';
+import { bytesOfText, joinBytes, textOfBytes } from '../connection/bytes.ts';
 import type { Caller, CallOptions } from '../connection/caller.ts';
+import type { UploadBody } from '../connection/transport.ts';
 import type { Progress } from './progress.ts';
 
-type FileData = string | Uint8Array | AsyncIterable<Uint8Array>;
+type FileData = string | UploadBody;
 
 interface Range {
   readonly offset?: number;
@@ -33,33 +34,32 @@ export class Files {
     this.#params = { sandbox };
   }
 
-  async read(path: string, options: Range & CallOptions = {}): Promise<Buffer> {
-    const chunks: Buffer[] = [];
+  async read(path: string, options: Range & CallOptions = {}): Promise<Uint8Array> {
+    const chunks: Uint8Array[] = [];
     for await (const chunk of this.readStream(path, options)) chunks.push(chunk);
-    return Buffer.concat(chunks);
+    return joinBytes(chunks);
   }
 
   async readText(path: string, options: Range & CallOptions = {}): Promise<string> {
-    return (await this.read(path, options)).toString();
+    return textOfBytes(await this.read(path, options));
   }
 
   /** The content as it comes, for files of any size. */
   readStream(
     path: string,
     { signal, ...range }: Range & CallOptions = {},
-  ): AsyncGenerator<Buffer, void, undefined> {
+  ): AsyncGenerator<Uint8Array, void, undefined> {
     return this.#caller.bytes('readFile', { params: this.#params, query: { path, ...range }, signal });
   }
 
   /** Readers see the old or the new file, never half of one. */
   write(path: string, data: FileData, options: WriteOptions = {}): Promise<RouteResult<'writeFile'>> {
     const { signal, sizeBytes, parents, ...rest } = options;
-    const whole = typeof data === 'string' || data instanceof Uint8Array ? Buffer.from(data) : undefined;
     return this.#caller.call('writeFile', {
       params: this.#params,
       query: { path, ...rest, ...(parents === undefined ? {} : { parents: parents ? 'true' : 'false' }) },
-      upload: whole === undefined ? Readable.from(data, { objectMode: false }) : oneChunk(whole),
-      uploadBytes: whole?.length ?? sizeBytes,
+      upload: typeof data === 'string' ? bytesOfText(data) : data,
+      uploadBytes: sizeBytes,
       signal,
     });
   }
@@ -125,10 +125,9 @@ export class Files {
     to: string,
     { signal, onProgress }: TransferOptions = {},
   ): Promise<RouteResult<'uploadArchive'>> {
-    // Loaded when it is used: most clients never move a directory.
-    const { packDirectory } = await import('./pack-directory.ts');
+    const directories = await this.#caller.transport.directories();
     await this.makeDirectory(to, { signal });
-    return this.unpack(to, packDirectory(from, onProgress), { signal });
+    return this.unpack(to, directories.pack(from, onProgress), { signal });
   }
 
   /** Copies a directory of the sandbox into a directory of this machine, which is made when it is not there. */
@@ -137,34 +136,22 @@ export class Files {
     to: string,
     { signal, onProgress }: TransferOptions = {},
   ): Promise<{ files: number; bytes: number }> {
-    const { unpackDirectory } = await import('./unpack-directory.ts');
-    return unpackDirectory(this.archive(from, { signal }), to, onProgress);
+    const directories = await this.#caller.transport.directories();
+    return directories.unpack(this.archive(from, { signal }), to, onProgress);
   }
 
   /** A directory as a tar. */
-  archive(path: string, { signal }: CallOptions = {}): AsyncGenerator<Buffer, void, undefined> {
+  archive(path: string, { signal }: CallOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
     return this.#caller.bytes('downloadArchive', { params: this.#params, query: { path }, signal });
   }
 
   /** Unpacks a tar into a directory. */
-  unpack(
-    path: string,
-    tar: AsyncIterable<Uint8Array>,
-    { signal }: CallOptions = {},
-  ): Promise<RouteResult<'uploadArchive'>> {
+  unpack(path: string, tar: UploadBody, { signal }: CallOptions = {}): Promise<RouteResult<'uploadArchive'>> {
     return this.#caller.call('uploadArchive', {
       params: this.#params,
       query: { path },
-      upload: tar instanceof Readable ? tar : Readable.from(tar, { objectMode: false }),
+      upload: tar,
       signal,
     });
   }
 }
-
-const oneChunk = (data: Buffer): Readable =>
-  new Readable({
-    read() {
-      this.push(data.length === 0 ? null : data);
-      if (data.length > 0) this.push(null);
-    },
-  });

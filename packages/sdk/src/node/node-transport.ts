@@ -1,17 +1,25 @@
 import type http from 'node:http';
 import type { IncomingMessage, RequestOptions } from 'node:http';
 import type https from 'node:https';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { WholeAnswer } from './answer-parser.ts';
+import { deferred } from '../connection/deferred.ts';
+import { errorFromConnection } from '../connection/problem.ts';
+import type {
+  HttpCall,
+  LocalDirectories,
+  MessageSocket,
+  OpenAnswer,
+  Transport,
+  WholeAnswer,
+} from '../connection/transport.ts';
 import { DocumentCalls } from './document-calls.ts';
 import { type Endpoint, pathPrefix } from './endpoint.ts';
-import type { HttpCall } from './http-call.ts';
-import { errorFromConnection, errorFromForeignAnswer, errorFromProblem } from './problem.ts';
 
 const maxFreeSockets = 64;
 
-/** Reused connections to one daemon. Found on the first call, and found again after the daemon went away. */
-export class Connection {
+/** Kept-open connections to one daemon. It is looked up on the first call, and again after it went away. */
+export class NodeTransport implements Transport {
   readonly #find: () => Endpoint;
   #endpoint: Endpoint | undefined;
   #documents: DocumentCalls | undefined;
@@ -26,46 +34,38 @@ export class Connection {
     return this.#endpoint;
   }
 
-  /** One JSON document. */
-  async json(call: HttpCall): Promise<unknown> {
-    const text = await this.text(call);
+  async document(call: HttpCall): Promise<WholeAnswer> {
+    if (call.upload !== undefined) return this.#answerToUpload(call);
+    this.#documents ??= new DocumentCalls(this.endpoint);
     try {
-      return text === '' ? {} : JSON.parse(text);
-    } catch (cause) {
-      throw errorFromForeignAnswer(text, this.where, asked(call), cause);
-    }
-  }
-
-  async text(call: HttpCall): Promise<string> {
-    if (call.upload !== undefined) {
-      const response = await this.open(call);
-      return readAll(response).catch((error: Error) => {
-        throw this.#failure(error, call);
-      });
-    }
-    const { status, text } = await this.#document(call);
-    if (isSuccess(status)) return text;
-    throw errorFromProblem(status, text, asked(call));
-  }
-
-  /** The bytes of the answer as they come. */
-  async *bytes(call: HttpCall): AsyncGenerator<Buffer, void, undefined> {
-    const response = await this.open(call);
-    try {
-      for await (const chunk of response) yield chunk as Buffer;
+      return await this.#documents.call(call);
     } catch (error) {
       throw this.#failure(error as Error, call);
-    } finally {
-      response.destroy();
     }
   }
 
-  /** The answer as a stream; any status but success is thrown. */
-  async open(call: HttpCall): Promise<IncomingMessage> {
+  async open(call: HttpCall): Promise<OpenAnswer> {
     const response = await this.#send(call);
-    const status = response.statusCode ?? 0;
-    if (isSuccess(status)) return response;
-    throw errorFromProblem(status, await readAll(response), asked(call));
+    return {
+      status: response.statusCode ?? 0,
+      body: this.#body(response, call),
+      close: () => response.destroy(),
+    };
+  }
+
+  /** Loaded when it is used, with the WebSocket client below it. */
+  async socket(path: string, signal?: AbortSignal): Promise<MessageSocket> {
+    const { NodeSocket } = await import('./node-socket.ts');
+    return NodeSocket.open(this.endpoint, this.where, path, signal);
+  }
+
+  /** Loaded when it is used: most clients never move a directory. */
+  async directories(): Promise<LocalDirectories> {
+    const [{ packDirectory: pack }, { unpackDirectory: unpack }] = await Promise.all([
+      import('./pack-directory.ts'),
+      import('./unpack-directory.ts'),
+    ]);
+    return { pack, unpack };
   }
 
   close(): void {
@@ -81,10 +81,18 @@ export class Connection {
     return socketPath ?? url.origin;
   }
 
-  async #document(call: HttpCall): Promise<WholeAnswer> {
-    this.#documents ??= new DocumentCalls(this.endpoint);
+  async #answerToUpload(call: HttpCall): Promise<WholeAnswer> {
+    const response = await this.#send(call);
     try {
-      return await this.#documents.call(call);
+      return { status: response.statusCode ?? 0, text: await readAll(response) };
+    } catch (error) {
+      throw this.#failure(error as Error, call);
+    }
+  }
+
+  async *#body(response: IncomingMessage, call: HttpCall): AsyncGenerator<Buffer, void, undefined> {
+    try {
+      for await (const chunk of response) yield chunk as Buffer;
     } catch (error) {
       throw this.#failure(error as Error, call);
     }
@@ -103,7 +111,7 @@ export class Connection {
   }
 
   #send(call: HttpCall): Promise<IncomingMessage> {
-    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    const { promise, resolve, reject } = deferred<IncomingMessage>();
     const { endpoint } = this;
     const module = streamingHttp(endpoint);
     this.#agent ??= new module.Agent({ keepAlive: true, maxFreeSockets, scheduling: 'lifo' });
@@ -117,15 +125,16 @@ export class Connection {
       else if (stale && call.method === 'GET') this.#send(call).then(resolve, reject);
       else reject(this.#failure(error, call));
     });
-    if (call.upload === undefined) {
+    if (call.upload === undefined || call.upload instanceof Uint8Array) {
       // Headers and body leave in one write.
-      request.end(call.body);
+      request.end(call.upload ?? call.body);
     } else {
-      call.upload.once('error', (error) => {
+      const source = readableOf(call.upload);
+      source.once('error', (error) => {
         sourceError = error;
       });
       // A broken pipe also reaches the request's own error event, and an early refusal comes as an answer.
-      pipeline(call.upload, request).catch(() => undefined);
+      pipeline(source, request).catch(() => undefined);
     }
     return promise;
   }
@@ -139,7 +148,8 @@ export class Connection {
       headers['content-length'] = Buffer.byteLength(call.body);
     } else if (call.upload !== undefined) {
       headers['content-type'] = 'application/octet-stream';
-      if (call.uploadBytes !== undefined) headers['content-length'] = call.uploadBytes;
+      const length = lengthOf(call);
+      if (length !== undefined) headers['content-length'] = length;
     }
     return {
       agent,
@@ -156,7 +166,15 @@ export class Connection {
 
 const asked = ({ method, path }: HttpCall): string => `${method} ${path}`;
 
-const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+const lengthOf = ({ upload, uploadBytes }: HttpCall): number | undefined => {
+  if (upload instanceof Uint8Array) return upload.length;
+  return upload instanceof Blob ? upload.size : uploadBytes;
+};
+
+const readableOf = (upload: Blob | AsyncIterable<Uint8Array>): Readable => {
+  if (upload instanceof Readable) return upload;
+  return Readable.from(upload instanceof Blob ? upload.stream() : upload, { objectMode: false });
+};
 
 /** Loaded when it is used: most programs, and most commands, only make calls that are documents. */
 const streamingHttp = ({ url }: Endpoint): typeof http | typeof https =>
@@ -164,7 +182,7 @@ const streamingHttp = ({ url }: Endpoint): typeof http | typeof https =>
 
 /** By events: to iterate a stream costs a tenth of a short call. */
 const readAll = (response: IncomingMessage): Promise<string> => {
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const { promise, resolve, reject } = deferred<string>();
   const chunks: Buffer[] = [];
   response.on('data', (chunk: Buffer) => chunks.push(chunk));
   response.once('end', () => resolve(Buffer.concat(chunks).toString()));

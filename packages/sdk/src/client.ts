@@ -1,18 +1,14 @@
 import type { Diff, Doctor, LineageNode, RouteResult } from '@coppice/protocol';
 import { Caller, type CallOptions } from './connection/caller.ts';
-import { Connection } from './connection/connection.ts';
-import { type EndpointOptions, findEndpoint } from './connection/endpoint.ts';
+import type { Transport } from './connection/transport.ts';
 import { Events } from './events.ts';
 import { Images } from './images.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { Snapshots } from './snapshots.ts';
 import { Tokens } from './tokens.ts';
 
-/**
- * A client of one daemon. Without options it is the daemon of this machine: COPPICE_URL and COPPICE_TOKEN, or the
- * records in COPPICE_HOME. Connections are kept open between calls; they do not keep the process alive.
- */
-export class Coppice implements Disposable {
+/** Everything that a client of one daemon can do, over any transport. */
+export class Client implements Disposable {
   readonly sandboxes: Sandboxes;
   readonly snapshots: Snapshots;
   readonly images: Images;
@@ -20,8 +16,8 @@ export class Coppice implements Disposable {
   readonly events: Events;
   readonly #caller: Caller;
 
-  constructor(options: EndpointOptions = {}, env: NodeJS.ProcessEnv = process.env) {
-    this.#caller = new Caller(new Connection(() => findEndpoint(options, env)));
+  constructor(transport: Transport) {
+    this.#caller = new Caller(transport);
     this.sandboxes = new Sandboxes(this.#caller);
     this.snapshots = new Snapshots(this.#caller);
     this.images = new Images(this.#caller);
@@ -66,7 +62,7 @@ export class Coppice implements Disposable {
   }
 
   close(): void {
-    this.#caller.connection.close();
+    this.#caller.transport.close();
   }
 
   [Symbol.dispose](): void {

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { type Extract, extract, type Header } from 'tar-stream';
-import type { Progress } from './progress.ts';
+import type { Progress } from '../files/progress.ts';
 
 const permissionBits = 0o777;
 

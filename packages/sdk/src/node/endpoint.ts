@@ -82,7 +82,7 @@ export const readDaemonRecord = (home: string): DaemonRecord | undefined => {
 };
 
 const parseUrl = (text: string): URL => {
-  const url = URL.parse(text);
+  const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
     throw new CoppiceError('invalid_argument', `${text} is not an http or https URL`, {
       hint: 'Give it like http://127.0.0.1:7310.',

@@ -1,10 +1,11 @@
 import net from 'node:net';
 import type tls from 'node:tls';
-import { AnswerParser, type WholeAnswer } from './answer-parser.ts';
+import { deferred } from '../connection/deferred.ts';
+import { AnswerParser, type KeptAnswer } from './answer-parser.ts';
 import { type Endpoint, placeOf } from './endpoint.ts';
 
 interface Waiting {
-  readonly resolve: (answer: WholeAnswer) => void;
+  readonly resolve: (answer: KeptAnswer) => void;
   readonly reject: (error: NodeJS.ErrnoException) => void;
 }
 
@@ -43,9 +44,9 @@ export class DocumentSocket {
     return !this.#socket.destroyed && performance.now() < this.#usableUntilMs;
   }
 
-  exchange(request: string, signal: AbortSignal | undefined): Promise<WholeAnswer> {
+  exchange(request: string, signal: AbortSignal | undefined): Promise<KeptAnswer> {
     const abort = (): void => void this.#socket.destroy(failure('it was cancelled', 'ABORT_ERR'));
-    const { promise, resolve, reject } = Promise.withResolvers<WholeAnswer>();
+    const { promise, resolve, reject } = deferred<KeptAnswer>();
     this.#waiting = { resolve, reject };
     this.#socket.ref();
     if (signal?.aborted) abort();
@@ -70,7 +71,7 @@ export class DocumentSocket {
     }
   }
 
-  #answer(answer: WholeAnswer): void {
+  #answer(answer: KeptAnswer): void {
     const { resolve } = this.#waiting as Waiting;
     this.#waiting = undefined;
     this.#isUsed = true;

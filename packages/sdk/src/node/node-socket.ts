@@ -1,9 +1,10 @@
 import net from 'node:net';
 import WebSocket, { type RawData } from 'ws';
-import type { Connection } from './connection.ts';
+import { deferred } from '../connection/deferred.ts';
+import { errorFromConnection, errorFromProblem } from '../connection/problem.ts';
+import type { BinaryMessage, MessageSocket } from '../connection/transport.ts';
 import { type Endpoint, pathPrefix, placeOf } from './endpoint.ts';
 import { MessageBounds } from './message-bounds.ts';
-import { errorFromConnection, errorFromProblem } from './problem.ts';
 import { ReadMemory } from './read-memory.ts';
 
 const highWaterBytes = 1024 * 1024;
@@ -11,13 +12,6 @@ const maxMessageBytes = 64 * 1024 * 1024;
 const normalClosure = 1000;
 /** Smaller ones are copied: kept for long, they must not hold on to what they came with. */
 const leastLentBytes = 16 * 1024;
-
-/** Bytes that came as one message. */
-export interface BinaryMessage {
-  readonly data: Buffer;
-  /** The data is not needed any more, and its memory may be used for what comes next. */
-  readonly release: () => void;
-}
 
 /** Reads in larger steps than sockets do by themselves, and passes messages on that lie whole in what was read. */
 const connectPlain = (endpoint: Endpoint, memory: ReadMemory): net.Socket => {
@@ -38,7 +32,7 @@ const connectPlain = (endpoint: Endpoint, memory: ReadMemory): net.Socket => {
 };
 
 /** A WebSocket to the daemon, read as an async iterable with back-pressure down to the other end. */
-export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
+export class NodeSocket implements MessageSocket {
   readonly #socket: WebSocket;
   readonly #memory: ReadMemory;
   readonly #queue: { readonly message: BinaryMessage | string; readonly bytes: number }[] = [];
@@ -60,11 +54,10 @@ export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
     });
   }
 
-  static open(connection: Connection, path: string, signal?: AbortSignal): Promise<DaemonSocket> {
-    const { endpoint, where } = connection;
+  static open(endpoint: Endpoint, where: string, path: string, signal?: AbortSignal): Promise<NodeSocket> {
     const { url, token } = endpoint;
     const memory = new ReadMemory();
-    const { promise, resolve, reject } = Promise.withResolvers<DaemonSocket>();
+    const { promise, resolve, reject } = deferred<NodeSocket>();
     const base = url.origin.replace(/^http/, 'ws') + pathPrefix(endpoint);
     const socket = new WebSocket(base + path, {
       headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
@@ -74,7 +67,7 @@ export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
       ...(url.protocol === 'https:' ? {} : { createConnection: () => connectPlain(endpoint, memory) }),
     });
     const abort = (): void => socket.terminate();
-    const opened = new DaemonSocket(socket, memory);
+    const opened = new NodeSocket(socket, memory);
     socket.once('open', () => resolve(opened));
     socket.once('close', () => signal?.removeEventListener('abort', abort));
     socket.once('unexpected-response', (request, response) => {
@@ -96,7 +89,7 @@ export class DaemonSocket implements AsyncIterable<BinaryMessage | string> {
 
   /** Resolves when the message was handed to the kernel, so that a fast writer waits for a slow reader. */
   send(data: Uint8Array | string): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const { promise, resolve, reject } = deferred<void>();
     this.#socket.send(data, (error) => (error ? reject(error) : resolve()));
     return promise;
   }

@@ -1,7 +1,6 @@
-import type { WholeAnswer } from './answer-parser.ts';
+import type { HttpCall, WholeAnswer } from '../connection/transport.ts';
 import { DocumentSocket } from './document-socket.ts';
 import { type Endpoint, pathPrefix } from './endpoint.ts';
-import type { HttpCall } from './http-call.ts';
 
 const mostIdle = 64;
 

@@ -1,7 +1,7 @@
+import type { WholeAnswer } from '../connection/transport.ts';
+
 /** What the daemon, or a proxy before it, answered to one call. */
-export interface WholeAnswer {
-  readonly status: number;
-  readonly text: string;
+export interface KeptAnswer extends WholeAnswer {
   /** How long the connection may lie idle before the other end gives it up; 0: it is of no further use. */
   readonly idleMs: number;
 }
@@ -77,17 +77,17 @@ export class AnswerParser {
   #chunked: ChunkedBody | undefined;
 
   /** The answer as soon as it is whole. */
-  push(bytes: Buffer): WholeAnswer | undefined {
+  push(bytes: Buffer): KeptAnswer | undefined {
     return this.#status === 0 ? this.#pushHead(bytes) : this.#pushBody(bytes);
   }
 
   /** The connection has ended: that is the end of an answer which did not say how long it is. */
-  end(): WholeAnswer | undefined {
+  end(): KeptAnswer | undefined {
     const untilEnd = this.#status !== 0 && this.#chunked === undefined && this.#missing === undefined;
     return untilEnd ? this.#whole() : undefined;
   }
 
-  #pushHead(bytes: Buffer): WholeAnswer | undefined {
+  #pushHead(bytes: Buffer): KeptAnswer | undefined {
     this.#head = this.#head.length === 0 ? bytes : Buffer.concat([this.#head, bytes]);
     const end = this.#head.indexOf(headEnd);
     if (end < 0) {
@@ -121,7 +121,7 @@ export class AnswerParser {
     this.#idleMs = closes || untilEnd ? 0 : Math.max(0, idleMs);
   }
 
-  #pushBody(bytes: Buffer): WholeAnswer | undefined {
+  #pushBody(bytes: Buffer): KeptAnswer | undefined {
     if (this.#chunked !== undefined) {
       if (!this.#chunked.push(bytes)) return undefined;
       this.#body = this.#chunked.parts;
@@ -134,7 +134,7 @@ export class AnswerParser {
     return this.#missing === 0 ? this.#whole() : undefined;
   }
 
-  #whole(): WholeAnswer {
+  #whole(): KeptAnswer {
     const [first] = this.#body;
     const bytes = this.#body.length === 1 && first !== undefined ? first : Buffer.concat(this.#body);
     return { status: this.#status, text: bytes.toString(), idleMs: this.#idleMs };

@@ -5,7 +5,8 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { type Header, type Pack, pack } from 'tar-stream';
-import type { Progress } from './progress.ts';
+import { deferred } from '../connection/deferred.ts';
+import type { Progress } from '../files/progress.ts';
 
 const permissionBits = 0o7777;
 
@@ -75,7 +76,7 @@ class Packer {
   }
 
   #add(header: EntryHeader): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const { promise, resolve, reject } = deferred<void>();
     // An entry without content must be given an empty one, or the archive waits for it.
     this.#archive.entry(header, '', (error) => (error ? reject(error) : resolve()));
     return promise;
@@ -83,7 +84,7 @@ class Packer {
 
   async #file(path: string, header: EntryHeader & { size: number }): Promise<void> {
     if (header.size === 0) return this.#add(header);
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const { promise, resolve, reject } = deferred<void>();
     const entry = this.#archive.entry(header, (error) => (error ? reject(error) : resolve()));
     // A file that grows meanwhile is sent as long as it was; one that shrinks is an error of the archive.
     const source = createReadStream(path, { end: header.size - 1 });

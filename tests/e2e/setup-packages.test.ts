@@ -1,0 +1,99 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const checkout = join(import.meta.dirname, '../..');
+const execute = promisify(execFile);
+/** The oldest Node that the client promises to run on, from the registry: no machine is asked to have it. */
+const oldNode = `node-linux-${process.arch}`;
+const oldNodeVersion = '20.19.5';
+
+const program = `
+import { Coppice, CoppiceError } from '@coppice/sdk';
+const coppice = new Coppice({ home: process.argv[2] });
+const sandbox = await coppice.sandboxes.create({ memory_mb: 64 });
+await sandbox.files.write('/root/said', 'from far away');
+const { stdout } = await sandbox.exec(['cat', '/root/said']);
+const streamed = [];
+const command = await sandbox.execStream(['sh', '-c', 'echo streamed']);
+for await (const { data } of command) streamed.push(Buffer.from(data));
+const missing = await sandbox.files.read('/nowhere').catch((error) => error);
+await sandbox.destroy();
+coppice.close();
+console.log(JSON.stringify({
+  version: process.version.split('.')[0],
+  stdout,
+  streamed: Buffer.concat(streamed).toString(),
+  code: missing instanceof CoppiceError && missing.code,
+}));
+`;
+
+const typed = `
+import { Coppice, type Sandbox } from '@coppice/sdk';
+const coppice = new Coppice();
+const sandbox: Sandbox = await coppice.sandboxes.create({ memory_mb: 1024 });
+const { exit_code, stdout } = await sandbox.exec(['true']);
+export const ended: number | null = exit_code;
+export const said: string = stdout;
+// @ts-expect-error An option that is not there is refused.
+await coppice.sandboxes.create({ memroy_mb: 1 });
+`;
+
+describe('the packed client, installed into an empty directory', () => {
+  let directory: string;
+  const npm = (...args: string[]) => execute('npm', args, { cwd: directory });
+
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'pack-'));
+    await execute('node', [join(checkout, 'scripts/pack.ts'), directory], { cwd: checkout });
+    const tarballs = (await readdir(directory)).filter((name) => name.endsWith('.tgz'));
+    await writeFile(join(directory, 'package.json'), JSON.stringify({ private: true, type: 'module' }));
+    await npm(
+      'install',
+      '--no-audit',
+      '--no-fund',
+      '--prefer-offline',
+      ...tarballs.map((name) => `./${name}`),
+      `${oldNode}@${oldNodeVersion}`,
+    );
+  });
+  afterAll(() => rm(directory, { recursive: true, force: true }));
+
+  test('runs on Node 20 against a daemon', async () => {
+    await using daemon = await RunningDaemon.start();
+    await writeFile(join(directory, 'program.mjs'), program);
+    const node = join(directory, 'node_modules', oldNode, 'bin/node');
+    const { stdout } = await execute(node, ['program.mjs', daemon.home], { cwd: directory });
+    expect(JSON.parse(stdout)).toEqual({
+      version: 'v20',
+      stdout: 'from far away',
+      streamed: 'streamed\n',
+      code: 'not_found',
+    });
+  });
+
+  test('has types that plain settings of TypeScript check', async () => {
+    await writeFile(join(directory, 'typed.ts'), typed);
+    const settings = {
+      compilerOptions: {
+        module: 'nodenext',
+        target: 'es2022',
+        lib: ['es2022', 'esnext.disposable'],
+        types: ['node'],
+        typeRoots: [join(checkout, 'node_modules/@types')],
+        strict: true,
+        noEmit: true,
+      },
+      files: ['typed.ts'],
+    };
+    await writeFile(join(directory, 'tsconfig.json'), JSON.stringify(settings));
+    const checked = await execute('tsc', ['-p', '.'], { cwd: directory }).catch(
+      (error: { stdout: string }) => error,
+    );
+    expect(checked.stdout).toBe('');
+  });
+});
