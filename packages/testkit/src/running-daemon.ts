@@ -16,6 +16,8 @@ export interface RunningDaemonOptions {
   readonly image?: boolean;
   /** The bundle that people run, which must have been built; the sources unless told otherwise. */
   readonly bundle?: boolean;
+  /** Fills the home before the daemon starts on it for the first time; it may replace config.json. */
+  readonly prepare?: (home: string) => Promise<void>;
 }
 
 export interface StartOptions {
@@ -57,6 +59,7 @@ export class RunningDaemon implements AsyncDisposable {
     config = {},
     image = true,
     bundle = false,
+    prepare,
   }: RunningDaemonOptions = {}): Promise<RunningDaemon> {
     const home = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-home-')));
     const settings = {
@@ -68,6 +71,7 @@ export class RunningDaemon implements AsyncDisposable {
     writeFileSync(join(home, 'config.json'), JSON.stringify(settings));
     const daemon = new RunningDaemon(home, bundle ? bundled : sources);
     try {
+      await prepare?.(home);
       await daemon.restart();
       if (image) await daemon.client.images.make({ name: 'tiny', source: await tinyImage() });
     } catch (error) {
