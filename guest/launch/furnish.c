@@ -81,7 +81,7 @@ static bool make_sys(char *reason) {
   return restrict_mount("sys", MOUNT_ATTR_RDONLY) || fail(reason, "make /sys read-only");
 }
 
-/* The mount points are real directories, as build_root has seen; what is below them is made here. */
+/* The places are real directories, as build_root has made sure; what is below them is made here. */
 bool furnish_root(const char *root, int agent, const struct message *request, char *reason) {
   if (chdir(root) < 0) return fail(reason, "enter the root");
   return make_dev(request, reason) && make_run(agent, request, reason) && make_sys(reason);

@@ -1,10 +1,11 @@
 #define _GNU_SOURCE
 #include "launch.h"
 
+#include "../place/place.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -41,23 +42,30 @@ static bool attach(int tree, const char *at) {
   return syscall(SYS_move_mount, tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) == 0;
 }
 
-/*
- * A mount follows symbolic links to its place, and a disk is written by whom we isolate. So each of these places has to
- * be a real directory of the root; one that is missing is made.
- */
-static bool check_mount_point(int root, const char *name, char *reason) {
-  struct open_how how = {
-      .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-      .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH,
-  };
-  int fd = (int)syscall(SYS_openat2, root, name, &how, sizeof how);
-  if (fd < 0 && errno == ENOENT) {
-    if (mkdirat(root, name, 0755) < 0) return fail(reason, "make /%s in the sandbox", name);
-    return true;
+/* A mount follows symbolic links to its place, so each place is made a real directory of the root first. */
+static bool prepare_place(int root, const char *name, int *place, char *reason) {
+  *place = open_place(root, name, place_directory, 0755);
+  return *place >= 0 || fail(reason, "make /%s of the sandbox a directory", name);
+}
+
+static bool prepare_places(int root, char *reason) {
+  static const char *const names[] = {"proc", "dev", "sys", "run"};
+  for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
+    int place;
+    if (!prepare_place(root, names[index], &place, reason)) return false;
+    close(place);
   }
-  if (fd < 0) return fail(reason, "/%s of the sandbox has to be a real directory", name);
-  close(fd);
   return true;
+}
+
+static bool attach_workspace(int root, int tree, char *reason) {
+  int place;
+  if (tree < 0) return true;
+  if (!prepare_place(root, "workspace", &place, reason)) return false;
+  bool attached = syscall(SYS_move_mount, tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0;
+  if (!attached) fail(reason, "attach the workspace directory");
+  close(place);
+  return attached;
 }
 
 /* Runs as root of the user namespace: an overlay mounted from outside it would come up read-only. */
@@ -73,16 +81,10 @@ bool build_root(const char *scratch, const struct trees *trees, const struct mes
             "lowerdir=image,upperdir=disk/upper,workdir=disk/work,userxattr") < 0)
     return fail(reason, "mount the overlay of image and disk");
 
-  static const char *const mount_points[] = {"proc", "dev", "sys", "run"};
   int root = open("root", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) return fail(reason, "open the root");
-  bool good = true;
-  for (size_t index = 0; good && index < sizeof mount_points / sizeof *mount_points; index++)
-    good = check_mount_point(root, mount_points[index], reason);
-  if (good && trees->workspace >= 0) good = check_mount_point(root, "workspace", reason);
+  bool good = prepare_places(root, reason) && attach_workspace(root, trees->workspace, reason);
   close(root);
   if (!good) return false;
-  if (trees->workspace >= 0 && !attach(trees->workspace, "root/workspace"))
-    return fail(reason, "attach the workspace directory");
   return furnish_root("root", trees->agent, request, reason);
 }

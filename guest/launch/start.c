@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "launch.h"
 
+#include "../place/place.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -25,6 +27,15 @@ int clone_tree(const char *path) {
   return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 }
 
+/* Whoever may rename in the directories above could have put a link there since it was last looked at. */
+static bool open_workspace(const char *path, int *tree, char *reason) {
+  int directory = open_host_directory(path);
+  if (directory < 0) return fail(reason, "open the workspace directory %s", path);
+  *tree = clone_place(directory);
+  close(directory);
+  return *tree >= 0 || fail(reason, "clone the workspace directory %s", path);
+}
+
 bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason) {
   const char *workspace = message_get(request, "workspace");
   trees->image = clone_tree(message_get(request, "image"));
@@ -35,9 +46,8 @@ bool open_trees(const struct setup *setup, const struct message *request, struct
   const char *agent = message_get(request, "agent") ? message_get(request, "agent") : setup->agent;
   trees->agent = clone_tree(agent);
   if (trees->agent < 0) return fail(reason, "open the agent %s", agent);
-  trees->workspace = workspace ? clone_tree(workspace) : -1;
-  if (workspace && trees->workspace < 0) return fail(reason, "open the workspace directory %s", workspace);
-  return true;
+  trees->workspace = -1;
+  return !workspace || open_workspace(workspace, &trees->workspace, reason);
 }
 
 /* By a relative name, since the whole path may be longer than a socket address can hold. */

@@ -272,6 +272,19 @@ static void take_symlink(struct unpacker *unpacker, int directory, const char *n
   if (unpacker->writes && symlinkat(target, directory, name) < 0) stop_errno("make the link %s", name);
 }
 
+/*
+ * Where sandboxes have something mounted, a link would lead to wherever a stranger likes. A start copes with that, but no honest
+ * tree has it: an image has directories there, and a disk cannot have changed what was mounted over. /tmp and /workspace are the
+ * sandbox's own as long as nothing is mounted there.
+ */
+static void check_place(const struct unpacker *unpacker, int record, const char *name) {
+  static const char *const places[] = {"proc", "sys", "dev", "run", "tmp", "workspace"};
+  enum { mounted_always = 4, all_places = sizeof places / sizeof *places };
+  if (unpacker->depth > 0 || unpacker->policy == POLICY_MEMORY || record == RECORD_DIRECTORY || record == RECORD_WHITEOUT) return;
+  for (size_t index = 0; index < (unpacker->policy == POLICY_DISK ? mounted_always : all_places); index++)
+    if (strcmp(name, places[index]) == 0) stop("unsafe", "/%s in it is no directory, and sandboxes have something mounted there", name);
+}
+
 static void take_entry(struct unpacker *unpacker, int record) {
   char name[MAX_NAME + 1];
   struct attributes attributes;
@@ -280,6 +293,7 @@ static void take_entry(struct unpacker *unpacker, int record) {
     stop("unsafe", "the memory in it holds something else than plain files");
   if (unpacker->policy == POLICY_IMAGE && record == RECORD_WHITEOUT) stop("unsafe", "the image in it holds a device");
   take_name(unpacker, name);
+  check_place(unpacker, record, name);
   if (record == RECORD_LINK) {
     uint32_t number = take32();
     if (number >= unpacker->linked_count) damaged("a link to what did not come before it");

@@ -21,7 +21,7 @@ void die(const char *what) {
 
 static void usage(void) {
   fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --layers OPTIONS --root PATH\n"
-          "                     [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
+          "                     --tmp PATH [--workspace DIRECTORY --workspace-place PATH] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
           "       coppice-relay --gate PATH\n");
   exit(64);
 }
@@ -67,11 +67,15 @@ static struct plan parse(int argc, char **argv) {
     else if (strcmp(argv[at], "--netns") == 0) plan.netns = value;
     else if (strcmp(argv[at], "--layers") == 0) plan.layers = value;
     else if (strcmp(argv[at], "--root") == 0) plan.root = value;
+    else if (strcmp(argv[at], "--tmp") == 0) plan.tmp = value;
+    else if (strcmp(argv[at], "--workspace") == 0) plan.workspace = value;
+    else if (strcmp(argv[at], "--workspace-place") == 0) plan.workspace_place = value;
     else if (strcmp(argv[at], "--cgroup") == 0) plan.cgroup_files[plan.cgroup_count++] = value;
     else usage();
   }
   if (plan.socket == NULL || plan.hold_socket == NULL || plan.gate_socket == NULL) usage();
-  if (plan.netns == NULL || plan.layers == NULL || plan.root == NULL) usage();
+  if (plan.netns == NULL || plan.layers == NULL || plan.root == NULL || plan.tmp == NULL) usage();
+  if ((plan.workspace == NULL) != (plan.workspace_place == NULL)) usage();
   if (at + 1 >= argc || strcmp(argv[at], "--") != 0) usage();
   plan.command = argv + at + 1;
   return plan;
@@ -129,6 +133,7 @@ int main(int argc, char **argv) {
   enter_cgroups(&plan);
   enter_network(plan.netns);
   mount_root(&plan);
+  prepare_root(&plan);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) die("subreaper");
   struct pipes pipes;
   bool runs = start(&plan, gate_listener, &pipes);

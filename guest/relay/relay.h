@@ -21,6 +21,9 @@ struct plan {
   size_t cgroup_count;
   const char *layers; /* of the overlay, as options of its mount */
   const char *root;   /* where the overlay goes */
+  const char *tmp;    /* where its /tmp is shown once more, outside of what the sandbox can change */
+  const char *workspace;       /* a directory of the host that becomes its /workspace, or NULL */
+  const char *workspace_place; /* where that is shown, likewise */
   char **command;     /* starts the sandbox, by way of the gate */
 };
 
@@ -33,6 +36,11 @@ void enter_cgroups(const struct plan *plan);
 void enter_network(const char *netns);
 /* Seen by what we start alone, so that it goes with the last of that. */
 void mount_root(const struct plan *plan);
+/*
+ * Makes sure of every place that runsc mounts on. What runsc binds there it finds by a path, on the host and through any
+ * link: so the sandbox's own /tmp and the workspace are shown at places of ours, where nobody else can put one.
+ */
+void prepare_root(const struct plan *plan);
 /* What it starts has the pipes as its stdio. */
 pid_t start_sandbox(char **command, struct pipes *pipes);
 /* Its exit code, once it has one. */

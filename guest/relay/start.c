@@ -1,14 +1,17 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../place/place.h"
 #include "relay.h"
 
 void enter_cgroups(const struct plan *plan) {
@@ -34,6 +37,37 @@ void enter_network(const char *netns) {
 
 void mount_root(const struct plan *plan) {
   if (mount("overlay", plan->root, "overlay", MS_NOSUID | MS_NODEV, plan->layers) < 0) die(plan->root);
+}
+
+static void make_place(int root, const char *name, enum place_kind kind, mode_t mode) {
+  int place = open_place(root, name, kind, mode);
+  if (place < 0) die(name);
+  close(place);
+}
+
+static void show_at(int directory, const char *place) {
+  int tree = clone_place(directory);
+  if (tree < 0 || syscall(SYS_move_mount, tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0) die(place);
+  close(tree);
+  close(directory);
+}
+
+void prepare_root(const struct plan *plan) {
+  static const char *const directories[] = {"proc", "sys", "dev", "run"};
+  int root = open(plan->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (root < 0) die(plan->root);
+  for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) make_place(root, directories[i], place_directory, 0755);
+  make_place(root, "run/coppice-agent", place_file, 0755);
+  int tmp = open_place(root, "tmp", place_led_to, 01777);
+  if (tmp < 0) die("/tmp of the sandbox");
+  show_at(tmp, plan->tmp);
+  if (plan->workspace != NULL) {
+    make_place(root, "workspace", place_directory, 0755);
+    int workspace = open_host_directory(plan->workspace);
+    if (workspace < 0) die(plan->workspace);
+    show_at(workspace, plan->workspace_place);
+  }
+  close(root);
 }
 
 static pid_t run_with(char **command, int in, int out) {

@@ -17,8 +17,8 @@ export class HostCanary implements Disposable {
   readonly directory: string;
   readonly secret = secret;
 
-  constructor() {
-    this.directory = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-canary-')));
+  constructor(parent: string = tmpdir()) {
+    this.directory = realpathSync(mkdtempSync(join(parent, 'coppice-canary-')));
     mkdirSync(join(this.directory, 'inner'));
     writeFileSync(this.file, secret);
     writeFileSync(join(this.directory, 'inner/secret'), secret);

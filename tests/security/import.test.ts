@@ -155,6 +155,30 @@ describe('a file from a stranger', () => {
     await daemon.client.snapshots.delete(taken.id);
   });
 
+  const symlink = (name: string, target: string): Buffer =>
+    Buffer.concat([named('L', name), attributes, Buffer.from([target.length, 0]), Buffer.from(target)]);
+
+  test.each(['proc', 'sys', 'dev', 'run'])(
+    'whose disk has a link at /%s, where sandboxes have something mounted, is refused',
+    async (place) => {
+      const disk = { name: 'disk', bytes: tree(symlink(place, '/etc')) };
+      await refused(await fileOf(manifest, [disk]), 'unsafe', `/${place} in it is no directory`);
+      const linked = Buffer.from(attributes);
+      linked[0] = 1;
+      // The same as another name of a link that came before.
+      const other = Buffer.concat([named('L', 'a'), linked, Buffer.from([4, 0]), Buffer.from('/etc')]);
+      const bytes = tree(other, named('H', place), Buffer.alloc(4));
+      await refused(await fileOf(manifest, [{ name: 'disk', bytes }]), 'unsafe', `/${place} in it`);
+    },
+  );
+
+  test.each(['run', 'tmp', 'workspace'])('whose image has a link at /%s is refused', async (place) => {
+    const digest = `sha256:${'0'.repeat(64)}`;
+    const other = { ...manifest, image: { name: 'other', digest }, parts: ['image', 'disk'] };
+    const image = { name: 'image', bytes: tree(symlink(place, '/etc')) };
+    await refused(await fileOf(other, [image, ...parts]), 'unsafe', `/${place} in it is no directory`);
+  });
+
   test('that brings another image under a digest that is not its own is refused, and no image is added', async () => {
     const digest = `sha256:${'0'.repeat(64)}`;
     const other = { ...manifest, image: { name: 'other', digest }, parts: ['image', 'disk'] };

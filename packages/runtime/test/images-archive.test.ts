@@ -153,6 +153,8 @@ describe('an archive is refused whole', () => {
     ['a block device', [{ name: 'dev/sda', type: 'block-device', devmajor: 8, devminor: 0 }]],
     ['a symlink where /proc is mounted', [link('proc', '/etc')]],
     ['a file where /dev is mounted', [file('dev')]],
+    ['a symlink where /tmp is', [link('tmp', '/srv')]],
+    ['a symlink where /workspace is mounted', [link('workspace', '/srv')]],
   ])('that holds %s', async (_what, entries) => {
     await expect(importing(await tar(...entries))).rejects.toMatchObject({ code: 'unsafe' });
     expect(await readdir(directory)).toEqual([]);

@@ -3,6 +3,7 @@ import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { extract, type Header } from 'tar-stream';
+import { mountPlaces } from '../machine/mount-places.ts';
 import { type ArchiveFormat, openArchive, unpacker } from './archive-format.ts';
 import { checkSymlinkTarget, parseEntryPath, unsafe } from './entry-path.ts';
 import type { BuildOptions } from './image.ts';
@@ -106,10 +107,13 @@ class Extraction {
   finish(endFound: boolean): void {
     if (!endFound) throw new CoppiceError('invalid_argument', 'the archive is cut off: its end is missing');
     if (this.#entries === 0) throw new CoppiceError('invalid_argument', 'the archive holds no files');
-    for (const mountPoint of ['proc', 'sys', 'dev', 'run']) {
-      const kind = this.#writer.kindOf(mountPoint);
+    for (const place of mountPlaces) {
+      const kind = this.#writer.kindOf(place);
       if (kind !== undefined && kind !== 'directory') {
-        throw unsafe(mountPoint, `it is a ${kind} where a sandbox mounts a filesystem of its own`);
+        throw unsafe(
+          place,
+          `it is a ${kind}, and sandboxes have something mounted there; make it a directory`,
+        );
       }
     }
     const fresh = (mode: number, owner: number): EntryAttributes => ({

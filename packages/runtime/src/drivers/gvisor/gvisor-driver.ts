@@ -35,6 +35,8 @@ interface Paths {
   readonly dir: string;
   readonly bundleDir: string;
   readonly rootDir: string;
+  readonly tmpDir: string;
+  readonly workspaceDir: string;
   readonly socket: string;
   readonly holdSocket: string;
   readonly gateSocket: string;
@@ -161,10 +163,13 @@ export class GvisorDriver implements Driver {
       for (const directory of group.directories) makeCgroup(directory);
       for (const { file, value } of group.settings(sandboxLimits(spec.limits))) writeCgroupFile(file, value);
       const shim = makeShimLayer(join(this.#dir, 'shim'));
-      mkdirSync(paths.rootDir, { recursive: true });
+      for (const place of [paths.rootDir, paths.tmpDir, paths.workspaceDir])
+        mkdirSync(place, { recursive: true });
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
         rootDir: paths.rootDir,
+        tmpDir: paths.tmpDir,
+        workspaceDir: paths.workspaceDir,
         gateSocket: paths.gateSocket,
         ...this.#options.programs,
       });
@@ -176,6 +181,11 @@ export class GvisorDriver implements Driver {
         netns,
         layers: overlayLayers(spec.imageDir, shim, spec.diskDir),
         rootDir: paths.rootDir,
+        tmpDir: paths.tmpDir,
+        workspace:
+          spec.workspaceDir === undefined
+            ? undefined
+            : { directory: spec.workspaceDir, place: paths.workspaceDir },
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
         command: command(runsc, paths),
       });
@@ -313,6 +323,8 @@ export class GvisorDriver implements Driver {
       dir,
       bundleDir: join(dir, 'bundle'),
       rootDir: join(dir, 'root'),
+      tmpDir: join(dir, 'tmp'),
+      workspaceDir: join(dir, 'workspace'),
       socket: join(dir, 'agent.sock'),
       holdSocket: join(dir, 'hold.sock'),
       gateSocket: join(dir, 'gate.sock'),

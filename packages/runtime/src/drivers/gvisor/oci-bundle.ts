@@ -27,6 +27,9 @@ const capabilities = [
 export interface BundlePaths {
   readonly bundleDir: string;
   readonly rootDir: string;
+  /** Where the relay shows the sandbox's /tmp and its workspace: runsc would follow links on the way to the originals. */
+  readonly tmpDir: string;
+  readonly workspaceDir: string;
   readonly agent: string;
   readonly relay: string;
   readonly gateSocket: string;
@@ -73,8 +76,8 @@ export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
       tmpfs('/run', ['mode=755']),
       bind(agentInside, paths.agent, ['ro']),
       // Asked for by name, or gVisor would put a filesystem of memory over an empty /tmp, which no snapshot keeps.
-      bind('/tmp', join(paths.rootDir, 'tmp'), ['rw']),
-      ...(spec.workspaceDir === undefined ? [] : [bind('/workspace', spec.workspaceDir, ['rw'])]),
+      bind('/tmp', paths.tmpDir, ['rw']),
+      ...(spec.workspaceDir === undefined ? [] : [bind('/workspace', paths.workspaceDir, ['rw'])]),
     ],
     // Between the making of the sandbox and its first instruction: there it waits for its network.
     hooks: {

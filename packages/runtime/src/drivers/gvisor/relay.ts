@@ -14,6 +14,10 @@ export interface RelayOptions {
   /** Of the overlay that is the root, as options of its mount. */
   readonly layers: string;
   readonly rootDir: string;
+  /** Where it shows the sandbox's /tmp, for the bundle. */
+  readonly tmpDir: string;
+  /** A directory of the host, and where it shows that, likewise. */
+  readonly workspace?: { readonly directory: string; readonly place: string } | undefined;
   readonly cgroupFiles: readonly string[];
   /** Starts the sandbox, by way of the gate. */
   readonly command: readonly string[];
@@ -32,10 +36,15 @@ export class Relay {
 
   private constructor(options: RelayOptions) {
     this.#program = options.program;
+    const { workspace } = options;
     const args = [
       ...['--socket', options.socket, '--hold-socket', options.holdSocket],
       ...['--gate-socket', options.gateSocket],
       ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
+      ...['--tmp', options.tmpDir],
+      ...(workspace === undefined
+        ? []
+        : ['--workspace', workspace.directory, '--workspace-place', workspace.place]),
       ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
       ...['--', ...options.command],
     ];
