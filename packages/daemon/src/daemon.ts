@@ -20,6 +20,7 @@ import { ExportService } from './services/export-service.ts';
 import { FileService } from './services/file-service.ts';
 import { ForkService } from './services/fork-service.ts';
 import { GuestDoor } from './services/guest-door.ts';
+import { HealthService, type Trouble } from './services/health-service.ts';
 import { Housekeeper } from './services/housekeeper.ts';
 import { IdleWatch } from './services/idle-watch.ts';
 import { ImageService } from './services/image-service.ts';
@@ -245,6 +246,13 @@ export class Daemon {
     });
     housekeeper.keep({ what: 'the backup of the database', everyMs: backupMs, work: backupOf(state, home) });
 
+    const health = new HealthService({
+      version,
+      uptimeS: () => Math.round((now() - startedMs) / 1000),
+      sandboxes: () => state.sandboxes.sums().count,
+      watched: [() => troublesOfPool(pool)],
+    });
+
     const services: Services = {
       sandboxes: {
         idOf: (ref) => sandboxes.idOf(ref),
@@ -294,15 +302,9 @@ export class Daemon {
         disks,
         defaultDriver: config.default_driver,
         backupFile: home.backupFile,
+        troubles: () => health.troubles(),
       }),
-      health: {
-        check: async () => ({
-          status: 'ok',
-          version,
-          uptime_s: Math.round((now() - startedMs) / 1000),
-          sandboxes: state.sandboxes.sums().count,
-        }),
-      },
+      health,
       metrics,
     };
 
@@ -354,6 +356,13 @@ export class Daemon {
   purge(): Promise<void> {
     return this.#purge();
   }
+}
+
+function troublesOfPool(pool: Pool): Trouble[] {
+  const { trouble } = pool.server;
+  if (trouble === undefined) return [];
+  const fix = 'It is started again by itself. If it stays away: coppice down && coppice up --detach.';
+  return [{ check: 'pool', message: trouble, fix }];
 }
 
 function openDisks(pool: Pool, log: Log): Promise<DiskStore> {

@@ -68,6 +68,8 @@ export const eventListSchema = z.object({ events: z.array(eventSchema), last_seq
 
 export const healthSchema = z.object({
   status: z.enum(['ok', 'degraded']),
+  /** What is wrong, by name; the doctor says it in full. */
+  problems: z.array(z.string()),
   version: z.string(),
   uptime_s: z.number(),
   sandboxes: z.number(),

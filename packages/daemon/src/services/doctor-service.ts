@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import type { Doctor } from '@coppice/protocol';
 import type { DiskStore } from '@coppice/store';
 import type { State } from '../db/state.ts';
+import type { Trouble } from './health-service.ts';
 import type { Drivers } from './machine-starter.ts';
 
 type Finding = Doctor['findings'][number];
@@ -12,6 +13,8 @@ export interface DoctorParts {
   readonly disks: DiskStore;
   readonly defaultDriver: 'container' | 'gvisor';
   readonly backupFile: string;
+  /** What is wrong now, as health knows it. */
+  readonly troubles: () => readonly Trouble[];
   readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
 }
 
@@ -34,6 +37,7 @@ export class DoctorService {
       this.#network(),
     ]);
     const findings = [
+      ...this.#parts.troubles().map((trouble): Finding => ({ severity: 'error', ...trouble })),
       ...drivers.findings,
       ...space,
       ...sandboxes,

@@ -34,6 +34,7 @@ import type {
 import type { z } from 'zod';
 import type { ExecService } from './exec-service.ts';
 import type { FileService } from './file-service.ts';
+import type { Health } from './health-service.ts';
 import type { JobService } from './job-service.ts';
 import type { TerminalService } from './terminal-service.ts';
 
@@ -146,8 +147,6 @@ export interface Services {
     ): AsyncIterable<Event>;
   };
   readonly doctor: { examine(): Promise<Doctor> };
-  readonly health: {
-    check(): Promise<{ status: 'ok' | 'degraded'; version: string; uptime_s: number; sandboxes: number }>;
-  };
+  readonly health: { check(): Promise<Health> };
   readonly metrics: { text(): Promise<string> };
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol';
 
 const idPattern = /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
@@ -19,3 +20,9 @@ export const isTemporaryName = (name: string): boolean => name.startsWith('.');
 
 /** The id of something half made, or undefined for what is only waiting to be removed. */
 export const idOfUnfinished = (name: string): string | undefined => /^\.new\.([^.]+)\./.exec(name)?.[1];
+
+/** From a bin a helper deletes a tree; its number is the process of the helper. */
+export const isAbandonedBin = (name: string): boolean => {
+  const pid = /^\.bin\.(\d+)\./.exec(name)?.[1];
+  return pid !== undefined && !existsSync(`/proc/${pid}`);
+};

@@ -1,12 +1,12 @@
 import { mkdir, readdir, stat, statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { DiskStore, DiskUsage } from '../disk-store.ts';
 import type { TreeEngine } from '../engines/tree-engine.ts';
 import { hasErrno } from '../native/errno.ts';
 import type { PoolServer } from '../native/pool-server.ts';
 import { AccountBook } from './account-book.ts';
-import { checkId, idOfUnfinished, isTemporaryName, temporaryName } from './disk-names.ts';
+import { checkId, idOfUnfinished, isAbandonedBin, isTemporaryName, temporaryName } from './disk-names.ts';
 import { DiskSizes } from './disk-sizes.ts';
 
 export interface DiskStoreOptions {
@@ -28,6 +28,8 @@ export interface DiskStoreOptions {
 
 /** Smaller files of a memory are no pages, and not worth it. */
 const leastSharedBytes = 2 * 1024 ** 2;
+
+const attempts = 3;
 
 type Area = 'disks' | 'snapshots' | 'memory' | 'accounts';
 
@@ -261,7 +263,11 @@ class EngineDiskStore implements DiskStore {
     for (const name of unfinished) this.#removeLater(join(directory, name));
     const hidden = this.#temporary(area, 'old', id);
     try {
-      await this.#options.server.call('rename', this.#path(area, id), hidden);
+      await persist(
+        () => this.#options.server.call('rename', this.#path(area, id), hidden),
+        // It may have been renamed all the same.
+        async () => this.#removeLater(hidden),
+      );
     } catch (error) {
       if (hasErrno(error, 'ENOENT')) return;
       throw error;
@@ -271,10 +277,24 @@ class EngineDiskStore implements DiskStore {
 
   /** Out of sight already; deleting a large tree must not keep the caller waiting. */
   #removeLater(path: string): void {
-    const removal = this.#discard(path)
+    const removal = this.#discardSurely(path)
       .catch((error: unknown) => this.#options.onLeftover?.(path, error))
       .finally(() => this.#removals.delete(removal));
     this.#removals.add(removal);
+  }
+
+  /** What a helper that died over it had moved to a bin of its own is found there. */
+  async #discardSurely(path: string): Promise<void> {
+    await persist(
+      () => this.#discard(path),
+      () => this.#emptyBins(dirname(path)),
+    );
+  }
+
+  async #emptyBins(directory: string): Promise<void> {
+    for (const name of await readdir(directory)) {
+      if (isAbandonedBin(name)) await this.#options.engine.remove(join(directory, name));
+    }
   }
 
   async #discard(path: string): Promise<void> {
@@ -294,6 +314,23 @@ class EngineDiskStore implements DiskStore {
     return [...ids].sort();
   }
 }
+
+/** For what may be done twice: tried again when the helper died over it. */
+const persist = async (
+  work: () => Promise<unknown>,
+  beforeNext: () => Promise<void> = async () => {},
+): Promise<void> => {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      if (attempt > 1) await beforeNext();
+      await work();
+      return;
+    } catch (error) {
+      const isDown = error instanceof CoppiceError && error.code === 'unavailable';
+      if (!isDown || attempt === attempts) throw error;
+    }
+  }
+};
 
 const sizeOf = async (file: string): Promise<number> => {
   try {

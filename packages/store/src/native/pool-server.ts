@@ -1,16 +1,5 @@
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import type { Readable, Writable } from 'node:stream';
 import { CoppiceError } from '@coppice/protocol';
-import { errorOfErrno } from './errno.ts';
-import { encodeRequest, type ReplyFrame, ReplyReader } from './frames.ts';
-
-interface Pending {
-  readonly operation: string;
-  readonly fields: Buffer[];
-  resolve: (fields: Buffer[]) => void;
-  reject: (error: Error) => void;
-}
+import { PoolProcess } from './pool-process.ts';
 
 export interface PoolServerOptions {
   /** The program coppice-pool. */
@@ -21,104 +10,103 @@ export interface PoolServerOptions {
   readonly lockWaitMs?: number;
 }
 
+const firstPauseMs = 20;
+const longestPauseMs = 2_000;
+/** A call that comes while the program is started again waits that long for it. */
+const patienceMs = 3_000;
+
+const restartHint =
+  'It is started again by itself: try again in a moment. `coppice doctor` says whether it runs.';
+
 /**
  * The link to coppice-pool, which does what Node cannot: ioctls, extended attributes, exchanges of names. Calls run
  * beside each other; who needs an order waits for the first before making the second.
+ *
+ * A program that dies fails the calls under way, of which nobody knows how far they came, and another one is started. One
+ * that never answered is not: what keeps it from starting is for the caller to hear.
  */
 export class PoolServer {
-  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
-  readonly #pending = new Map<number, Pending>();
-  readonly #ended: Promise<void>;
-  #nextId = 1;
-  #endedWith: CoppiceError | undefined;
+  readonly #options: PoolServerOptions;
+  #process: PoolProcess;
+  /** Why it does not answer now; undefined while it does. */
+  #trouble: { readonly error: CoppiceError; readonly over: PromiseWithResolvers<void> } | undefined;
+  #answered = false;
+  #closed = false;
+  #pauseMs = firstPauseMs;
+  #restart: NodeJS.Timeout | undefined;
 
   constructor(options: PoolServerOptions) {
-    const lock =
-      options.lockFile === undefined ? [] : [options.lockFile, String(options.lockWaitMs ?? 20_000)];
-    const args = ['serve', ...lock];
-    this.#child = spawn(options.programPath, args, { stdio: ['pipe', 'pipe', 'pipe'] });
-    let complaint = '';
-    this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      complaint = (complaint + text).slice(-2000);
-    });
-    const reader = new ReplyReader((frame) => this.#settle(frame));
-    this.#child.stdout.on('data', (chunk: Buffer) => reader.push(chunk));
-    // The exit says what became of it; a broken pipe alone says nothing more.
-    this.#child.stdin.on('error', () => undefined);
-    const failed = once(this.#child, 'close').then(
-      ([code, signal]) =>
-        this.#end(complaint.trim() || `it ended with ${signal ?? `code ${code}`}`, code === 3),
-      (error: Error) => this.#end(error.message, false),
-    );
-    this.#ended = failed;
+    this.#options = options;
+    this.#process = this.#start();
+  }
+
+  /** Why calls fail now, for those who ask how it is. */
+  get trouble(): string | undefined {
+    return this.#trouble?.error.message;
   }
 
   /** Fields are text or bytes without NUL. The answer's fields are bytes. */
-  call(operation: string, ...fields: (string | Buffer)[]): Promise<Buffer[]> {
-    return new Promise((resolve, reject) => {
-      if (this.#endedWith !== undefined) {
-        reject(this.#endedWith);
-        return;
-      }
-      for (const field of fields) {
-        if (typeof field === 'string' ? field.includes('\0') : field.includes(0)) {
-          reject(new CoppiceError('invalid_argument', `${operation}: a path holds a NUL character.`));
-          return;
-        }
-      }
-      const id = this.#nextId++;
-      this.#pending.set(id, { operation, fields: [], resolve, reject });
-      this.#child.stdin.write(encodeRequest(id, [operation, ...fields]));
-    });
+  async call(operation: string, ...fields: (string | Buffer)[]): Promise<Buffer[]> {
+    for (const field of fields) {
+      if (typeof field === 'string' ? field.includes('\0') : field.includes(0))
+        throw new CoppiceError('invalid_argument', `${operation}: a path holds a NUL character.`);
+    }
+    if (this.#trouble !== undefined) await this.#untilOver(this.#trouble);
+    return this.#process.call(operation, fields);
   }
 
   /** Lets calls under way finish, then ends the program. */
   async close(): Promise<void> {
-    await Promise.allSettled(
-      [...this.#pending.values()].map(
-        (pending) =>
-          new Promise<void>((done) => {
-            const { resolve, reject } = pending;
-            pending.resolve = (fields) => {
-              resolve(fields);
-              done();
-            };
-            pending.reject = (error) => {
-              reject(error);
-              done();
-            };
-          }),
-      ),
+    this.#closed = true;
+    clearTimeout(this.#restart);
+    await this.#process.close();
+  }
+
+  #start(): PoolProcess {
+    const { programPath, lockFile, lockWaitMs = 20_000 } = this.#options;
+    const started = new PoolProcess(
+      programPath,
+      lockFile === undefined ? [] : [lockFile, String(lockWaitMs)],
     );
-    this.#child.stdin.end();
-    await this.#ended;
+    void started.ended.then((reason) => this.#lose(reason));
+    // The first answer says that it has the lock.
+    started.call('probe', ['/']).then(
+      () => {
+        this.#answered = true;
+        this.#trouble?.over.resolve();
+        this.#trouble = undefined;
+        this.#pauseMs = firstPauseMs;
+      },
+      () => undefined,
+    );
+    return started;
   }
 
-  #settle(frame: ReplyFrame): void {
-    const pending = this.#pending.get(frame.id);
-    if (pending === undefined) return;
-    if (frame.status === 'part') {
-      pending.fields.push(...frame.fields);
-      return;
-    }
-    this.#pending.delete(frame.id);
-    if (frame.status === 'failed') {
-      const [errno, message] = frame.fields.map((field) => field.toString());
-      pending.reject(errorOfErrno(errno ?? 'EIO', message ?? pending.operation));
-    } else {
-      pending.resolve(pending.fields.length === 0 ? frame.fields : [...pending.fields, ...frame.fields]);
-    }
+  #lose(reason: CoppiceError): void {
+    if (this.#closed || !this.#answered) return;
+    const over = this.#trouble?.over ?? Promise.withResolvers<void>();
+    // Whatever it was: it is tried again, so the caller may do so too.
+    const error = new CoppiceError('unavailable', reason.message, { hint: restartHint, cause: reason });
+    this.#trouble = { error, over };
+    this.#restart = setTimeout(() => {
+      this.#process = this.#start();
+    }, this.#pauseMs).unref();
+    this.#pauseMs = Math.min(2 * this.#pauseMs, longestPauseMs);
   }
 
-  #end(reason: string, locked: boolean): void {
-    this.#endedWith = locked
-      ? new CoppiceError('in_use', `The pool is in use by another daemon: ${reason}`, {
-          hint: 'Stop the other daemon with `coppice down`, or use another COPPICE_HOME.',
-        })
-      : new CoppiceError('unavailable', `The pool's helper program is not running: ${reason}`, {
-          hint: 'Restart the daemon; `make -C guest` builds the program if it is missing.',
-        });
-    for (const pending of this.#pending.values()) pending.reject(this.#endedWith);
-    this.#pending.clear();
+  async #untilOver({
+    error,
+    over,
+  }: {
+    error: CoppiceError;
+    over: PromiseWithResolvers<void>;
+  }): Promise<void> {
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => late.reject(error), patienceMs);
+    try {
+      await Promise.race([over.promise, late.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 }

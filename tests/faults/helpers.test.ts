@@ -1,0 +1,120 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { CoppiceError } from '@coppice/protocol';
+import type { Sandbox } from '@coppice/sdk';
+import { PoolServer } from '@coppice/store';
+import { eventually, RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const poolProgram = fileURLToPath(new URL('../../guest/build/coppice-pool', import.meta.url));
+
+/** Processes that the daemon started itself and that run this program. */
+const childrenOf = (parent: number, program: string): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+        const isChild = new RegExp(`^PPid:\\s+${parent}$`, 'm').test(status);
+        return isChild && readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[0]?.endsWith(program);
+      } catch {
+        return false;
+      }
+    });
+
+describe('a helper of the daemon that dies', () => {
+  let daemon: RunningDaemon;
+  let sandbox: Sandbox;
+
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start();
+    sandbox = await daemon.client.sandboxes.create({ name: 'steady' });
+    await sandbox.exec('echo kept > /root/kept');
+  });
+  afterAll(() => daemon[Symbol.asyncDispose]());
+
+  const killOne = (program: string): number => {
+    const [pid] = childrenOf(daemon.pid, program);
+    if (pid === undefined) throw new Error(`the daemon runs no ${program}`);
+    process.kill(pid, 'SIGKILL');
+    return pid;
+  };
+
+  test('the pool helper is started again: snapshots, forks and deletions go on without a restart', async () => {
+    const killed = killOne('coppice-pool');
+    await eventually('another runs', () => {
+      const [found] = childrenOf(daemon.pid, 'coppice-pool');
+      return found !== undefined && found !== killed;
+    });
+    const { id } = await sandbox.snapshot();
+    const { sandboxes } = await daemon.client.snapshots.fork(id);
+    expect((await sandboxes[0]!.exec('cat /root/kept')).stdout).toBe('kept\n');
+    await sandboxes[0]!.destroy();
+    await daemon.client.snapshots.delete(id);
+    expect((await daemon.client.health()).status).toBe('ok');
+  });
+
+  test('while the pool helper cannot come back, health is degraded, the doctor says why, and calls can be tried again', async () => {
+    // Who holds the lock of the pool keeps every helper out.
+    const [helper] = childrenOf(daemon.pid, 'coppice-pool');
+    const holder = new PoolServer({ programPath: poolProgram, lockFile: join(daemon.home, 'pool.lock') });
+    try {
+      process.kill(helper!, 'SIGKILL');
+      await holder.call('probe', '/');
+      await eventually('health says it', async () => (await daemon.client.health()).status === 'degraded');
+      expect((await daemon.client.health()).problems).toEqual(['pool']);
+      const doctor = await daemon.client.doctor();
+      expect(doctor.healthy).toBe(false);
+      expect(doctor.findings).toContainEqual(
+        expect.objectContaining({
+          severity: 'error',
+          check: 'pool',
+          message: expect.stringContaining('helper'),
+        }),
+      );
+      await expect(sandbox.snapshot()).rejects.toMatchObject({ code: 'unavailable' });
+      expect((await sandbox.exec('cat /root/kept')).stdout).toBe('kept\n');
+    } finally {
+      await holder.close();
+    }
+    await eventually('it is well again', async () => (await daemon.client.health()).status === 'ok');
+    const { id } = await sandbox.snapshot();
+    await daemon.client.snapshots.delete(id);
+  });
+
+  test('the pool helper dies in the middle of work: each call is done or not done, and nothing unknown is left', async () => {
+    const acceptable = (error: unknown): void => {
+      if (!(error instanceof CoppiceError) || error.code !== 'unavailable') throw error;
+    };
+    const abort = new AbortController();
+    const work = async (): Promise<void> => {
+      while (!abort.signal.aborted) {
+        const taken = await sandbox.snapshot().catch(acceptable);
+        const forked = await sandbox.fork().catch(acceptable);
+        for (const fork of forked?.sandboxes ?? []) await fork.destroy().catch(acceptable);
+        if (taken) await daemon.client.snapshots.delete(taken.id).catch(acceptable);
+      }
+    };
+    const working = [work(), work()];
+    for (let round = 0; round < 6; round += 1) {
+      await sleep(Math.random() * 300);
+      const killed = killOne('coppice-pool');
+      await eventually('another runs', () => {
+        const [found] = childrenOf(daemon.pid, 'coppice-pool');
+        return found !== undefined && found !== killed;
+      });
+    }
+    abort.abort();
+    await Promise.all(working);
+    for (const { id, name } of await daemon.client.sandboxes.list())
+      if (name !== 'steady') await daemon.client.sandboxes.at(id).destroy();
+    for (const { id } of await daemon.client.snapshots.list()) await daemon.client.snapshots.delete(id);
+    const onPool = (): string[] => [...daemon.traces.disks(), ...daemon.traces.snapshots()];
+    await eventually('nothing unknown is left', () => onPool().join() === sandbox.id, 30_000).catch(() => {});
+    expect(onPool()).toEqual([sandbox.id]);
+    expect((await sandbox.exec('cat /root/kept')).stdout).toBe('kept\n');
+  });
+});
