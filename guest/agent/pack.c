@@ -181,6 +181,15 @@ static void write_content(int fd, uint64_t size, const char *path) {
   write_padding(size);
 }
 
+/* Its room on the stack must not be part of the walk, which is as deep as the tree. */
+static __attribute__((noinline)) void pack_symlink(int parent, const char *name, const char *path, const struct stat *st) {
+  char target[PATH_MAX];
+  ssize_t n = readlinkat(parent, name, target, sizeof target - 1);
+  if (n < 0) worker_fail_errno(errno, "cannot read the link %.1024s", path);
+  target[n] = 0;
+  write_entry_header(st, path, '2', 0, target);
+}
+
 static void pack_directory(struct packing *p, int fd, const char *path);
 
 static void pack_entry(struct packing *p, int parent, const char *name, const char *path) {
@@ -205,11 +214,7 @@ static void pack_entry(struct packing *p, int parent, const char *name, const ch
   if (first != NULL) {
     write_entry_header(&st, path, '1', 0, first);
   } else if (S_ISLNK(st.st_mode)) {
-    char target[PATH_MAX];
-    ssize_t n = readlinkat(parent, name, target, sizeof target - 1);
-    if (n < 0) worker_fail_errno(errno, "cannot read the link %.1024s", path);
-    target[n] = 0;
-    write_entry_header(&st, path, '2', 0, target);
+    pack_symlink(parent, name, path, &st);
   } else if (S_ISFIFO(st.st_mode)) {
     write_entry_header(&st, path, '6', 0, NULL);
   } else {

@@ -63,6 +63,17 @@ struct listing {
   struct buffer out;
 };
 
+/* Its room on the stack must not be part of the walk, which is as deep as the tree. */
+static __attribute__((noinline)) void list_entry(struct listing *listing, int fd, const char *name, const char *path, const struct stat *st) {
+  char target[PATH_MAX];
+  ssize_t n = S_ISLNK(st->st_mode) ? readlinkat(fd, name, target, sizeof target - 1) : -1;
+  if (n >= 0) target[n] = 0;
+  put_stat(&listing->out, path, st, n >= 0 ? target : NULL);
+  if (listing->out.length <= 32768) return;
+  worker_write(listing->out.bytes, listing->out.length);
+  listing->out.length = 0;
+}
+
 static void list_directory(struct listing *listing, int fd, const char *path, uint32_t depth) {
   size_t count;
   char **names = directory_names(fd, &count);
@@ -78,15 +89,8 @@ static void list_directory(struct listing *listing, int fd, const char *path, ui
       break;
     }
     listing->count++;
-    char target[PATH_MAX];
-    ssize_t n = S_ISLNK(st.st_mode) ? readlinkat(fd, names[i], target, sizeof target - 1) : -1;
-    if (n >= 0) target[n] = 0;
     char *child = join_path(path, names[i]);
-    put_stat(&listing->out, child, &st, n >= 0 ? target : NULL);
-    if (listing->out.length > 32768) {
-      worker_write(listing->out.bytes, listing->out.length);
-      listing->out.length = 0;
-    }
+    list_entry(listing, fd, names[i], child, &st);
     if (S_ISDIR(st.st_mode) && depth > 1) {
       int child_fd = openat(fd, names[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       if (child_fd >= 0) {

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "pool.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -14,49 +14,19 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* Files with several names, by inode: where the first of them was put, relative to the copy's root. */
-struct link_entry {
-  struct link_entry *next;
-  ino_t inode;
-  char *path;
-};
-#define LINK_BUCKETS 4096
-
 struct walk {
   struct reply *reply;
   int target_root;
   int reflink;
-  dev_t device;
-  struct link_entry *links[LINK_BUCKETS];
+  struct descent from, to;
+  struct stat *entered; /* of the directories on the way down, whose metadata comes last */
+  size_t entered_room;
+  struct link_table links;
   uint64_t referenced, exclusive;
 };
 
-static struct link_entry *find_link(struct walk *walk, ino_t inode) {
-  for (struct link_entry *entry = walk->links[inode % LINK_BUCKETS]; entry != NULL; entry = entry->next)
-    if (entry->inode == inode) return entry;
-  return NULL;
-}
-
-static int remember_link(struct walk *walk, ino_t inode, const char *path) {
-  struct link_entry *entry = malloc(sizeof *entry);
-  if (entry == NULL) return -1;
-  *entry = (struct link_entry){.next = walk->links[inode % LINK_BUCKETS], .inode = inode, .path = strdup(path)};
-  if (entry->path == NULL) {
-    free(entry);
-    return -1;
-  }
-  walk->links[inode % LINK_BUCKETS] = entry;
-  return 0;
-}
-
-static void forget_links(struct walk *walk) {
-  for (size_t bucket = 0; bucket < LINK_BUCKETS; bucket++)
-    for (struct link_entry *entry = walk->links[bucket], *next; entry != NULL; entry = next) {
-      next = entry->next;
-      free(entry->path);
-      free(entry);
-    }
-}
+/* One call of the kernel copies no more, so that who gives up does not wait for long. */
+#define COPY_PIECE (64u << 20)
 
 /* Paths through /proc/self/fd reach an entry by its directory, and the l- calls do not follow it. */
 static void entry_path(char *path, size_t size, int directory, const char *name) {
@@ -92,11 +62,13 @@ static int copy_metadata(int from, int to, const char *name, const struct stat *
 
 static int copy_range(int source, int target, off_t offset, off_t end) {
   while (offset < end) {
+    if (is_cancelled()) return -1;
     off_t to = offset;
-    ssize_t moved = copy_file_range(source, &offset, target, &to, (size_t)(end - offset), 0);
+    size_t piece = end - offset < COPY_PIECE ? (size_t)(end - offset) : COPY_PIECE;
+    ssize_t moved = copy_file_range(source, &offset, target, &to, piece, 0);
     if (moved < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)) {
       if (lseek(target, offset, SEEK_SET) < 0) return -1;
-      moved = sendfile(target, source, &offset, (size_t)(end - offset));
+      moved = sendfile(target, source, &offset, piece);
     }
     if (moved < 0) {
       if (errno == EINTR) continue;
@@ -135,101 +107,120 @@ static int copy_regular(struct walk *walk, int from, int to, const char *name, c
   return result;
 }
 
-static int copy_directory(struct walk *walk, int from, int to, const char *path);
+static int copy_link(struct walk *walk, const char *earlier, const char *name) {
+  const char *earlier_name;
+  int parent = open_parent_beneath(walk->target_root, earlier, &earlier_name);
+  if (parent < 0) return -1;
+  int result = linkat(parent, earlier_name, descent_here(&walk->to), name, 0);
+  int saved = errno;
+  close(parent);
+  errno = saved;
+  return result;
+}
 
-static int copy_entry(struct walk *walk, int from, int to, const char *name, const char *path) {
-  struct stat status;
+static int copy_symlink(int from, int to, const char *name) {
   char target[4097];
+  ssize_t length = readlinkat(from, name, target, sizeof target - 1);
+  if (length < 0) return -1;
+  target[length] = 0;
+  return symlinkat(target, to, name);
+}
+
+/* What is in it follows. */
+static int enter_directory(struct walk *walk, const char *name, const struct stat *status) {
+  size_t depth = descent_depth(&walk->from);
+  if (depth == walk->entered_room) {
+    size_t room = depth == 0 ? 16 : depth * 2;
+    struct stat *entered = realloc(walk->entered, room * sizeof *entered);
+    if (entered == NULL) return -1;
+    walk->entered = entered;
+    walk->entered_room = room;
+  }
+  walk->entered[depth] = *status;
+  if (mkdirat(descent_here(&walk->to), name, 0700) < 0) return -1;
+  /* Both or none, as the end of the one is left with the other. */
+  if (descent_enter(&walk->to, name) < 0) return -1;
+  return descent_enter(&walk->from, name);
+}
+
+static int leave_directory(struct walk *walk) {
+  char name[NAME_MAX + 1];
+  strcpy(name, descent_name(&walk->from));
+  if (descent_leave(&walk->from) < 0 || descent_leave(&walk->to) < 0) return -1;
+  const struct stat *status = &walk->entered[descent_depth(&walk->from)];
+  return copy_metadata(descent_here(&walk->from), descent_here(&walk->to), name, status);
+}
+
+static int copy_entry(struct walk *walk, const char *name) {
+  struct stat status;
+  int from = descent_here(&walk->from), to = descent_here(&walk->to);
   if (fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) < 0) return -1;
-  if (!S_ISDIR(status.st_mode) && status.st_nlink > 1) {
-    struct link_entry *earlier = find_link(walk, status.st_ino);
-    if (earlier != NULL) return linkat(walk->target_root, earlier->path, to, name, 0);
-    if (remember_link(walk, status.st_ino, path) < 0) return -1;
+  if (S_ISDIR(status.st_mode)) return enter_directory(walk, name, &status);
+  if (status.st_nlink > 1) {
+    const char *earlier = find_link(&walk->links, status.st_ino);
+    if (earlier != NULL) return copy_link(walk, earlier, name);
+    if (remember_link(&walk->links, status.st_ino, descent_path(&walk->to, name)) < 0) return -1;
   }
   int result = -1;
   switch (status.st_mode & S_IFMT) {
     case S_IFREG:
       result = copy_regular(walk, from, to, name, &status);
       break;
-    case S_IFLNK: {
-      ssize_t length = readlinkat(from, name, target, sizeof target - 1);
-      if (length < 0) return -1;
-      target[length] = 0;
-      result = symlinkat(target, to, name);
+    case S_IFLNK:
+      result = copy_symlink(from, to, name);
       break;
-    }
-    case S_IFDIR: {
-      if (mkdirat(to, name, 0700) < 0) return -1;
-      int source = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-      int copy = source < 0 ? -1 : openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-      result = copy < 0 ? -1 : copy_directory(walk, source, copy, path);
-      int saved = errno;
-      if (copy >= 0) close(copy);
-      if (source >= 0) close(source);
-      errno = saved;
-      break;
-    }
     default:
       result = mknodat(to, name, status.st_mode & S_IFMT, status.st_rdev);
   }
-  if (result == 0) result = copy_metadata(from, to, name, &status);
-  return result;
+  return result < 0 ? -1 : copy_metadata(from, to, name, &status);
 }
 
-static int copy_directory(struct walk *walk, int from, int to, const char *path) {
-  /* Opened anew, so that the stream owns its descriptor. */
-  int again = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *stream = again < 0 ? NULL : fdopendir(again);
-  if (stream == NULL) return -1;
-  int result = 0;
-  struct dirent *entry;
-  while (result == 0 && (errno = 0, entry = readdir(stream)) != NULL) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    char *inside;
-    if (asprintf(&inside, "%s%s%s", path, *path == 0 ? "" : "/", entry->d_name) < 0) {
-      result = -1;
-      break;
-    }
-    result = copy_entry(walk, from, to, entry->d_name, inside);
-    if (result < 0 && strcmp(walk->reply->message, "copy") == 0) fail(walk->reply, "copy %s", inside);
+static int copy_tree(struct walk *walk) {
+  for (;;) {
+    const char *name = descent_next(&walk->from);
+    if (name == NULL && errno != 0) return -1;
+    if (name == NULL && descent_depth(&walk->from) == 0) return 0;
+    char kept[NAME_MAX + 1];
+    strcpy(kept, name == NULL ? descent_name(&walk->from) : name);
+    if ((name == NULL ? leave_directory(walk) : copy_entry(walk, kept)) == 0) continue;
     int saved = errno;
-    free(inside);
+    char *shown = descent_path(&walk->from, kept);
     errno = saved;
+    if (shown != NULL) fail(walk->reply, "copy %s", shown);
+    free(shown);
+    errno = saved;
+    return -1;
   }
-  if (result == 0 && errno != 0) result = -1;
-  int saved = errno;
-  closedir(stream);
-  errno = saved;
-  return result;
 }
 
 /* SOURCE TARGET reflink|plain: a faithful copy; TARGET must not exist. Half a copy is left where it fails: the caller removes it. */
 static int copy(struct request *request, struct reply *reply) {
-  const char *from_name, *to_name;
+  const char *name;
+  struct stat status;
   struct walk *walk = calloc(1, sizeof *walk);
   if (walk == NULL) return -1;
   walk->reply = reply;
   walk->reflink = strcmp(request->fields[2].data, "reflink") == 0;
-  int from = open_parent(reply, request->fields[0].data, &from_name);
-  int to = from < 0 ? -1 : open_parent(reply, request->fields[1].data, &to_name);
-  int source = to < 0 ? -1 : open_directory(reply, request->fields[0].data);
-  struct stat status;
-  int result = source < 0 ? -1 : fstat(source, &status);
-  if (result == 0) result = mkdirat(to, to_name, 0700);
-  if (result == 0) {
-    walk->target_root = openat(to, to_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    result = walk->target_root < 0 ? -1 : copy_directory(walk, source, walk->target_root, "");
-    /* The two roots have different names, so their metadata is copied from "." to ".". */
-    if (result == 0) result = copy_metadata(source, walk->target_root, ".", &status);
-    int saved = errno;
-    if (walk->target_root >= 0) close(walk->target_root);
-    errno = saved;
-  }
+  int source = open_directory(reply, request->fields[0].data);
+  int parent = source < 0 ? -1 : open_parent(reply, request->fields[1].data, &name);
+  int result = parent < 0 ? -1 : fstat(source, &status);
+  if (result == 0) result = mkdirat(parent, name, 0700);
+  int target = result < 0 ? -1 : openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (target < 0) result = -1;
+  if (result == 0) result = descent_begin(&walk->from, dup(source));
+  if (result == 0) result = descent_begin(&walk->to, dup(target));
+  walk->target_root = target;
+  if (result == 0) result = copy_tree(walk);
+  /* The two roots have different names, so their metadata is copied from "." to ".". */
+  if (result == 0) result = copy_metadata(source, target, ".", &status);
   int saved = errno;
+  descent_end(&walk->from);
+  descent_end(&walk->to);
+  if (target >= 0) close(target);
+  if (parent >= 0) close(parent);
   if (source >= 0) close(source);
-  if (to >= 0) close(to);
-  if (from >= 0) close(from);
-  forget_links(walk);
+  forget_links(&walk->links);
+  free(walk->entered);
   free(walk);
   errno = saved;
   if (result < 0 && strcmp(reply->message, "copy") == 0)
@@ -248,6 +239,10 @@ static int unshared_bytes(int directory, const char *name, uint64_t *bytes) {
   uint64_t start = 0;
   int result = 0, last = 0;
   while (!last) {
+    if (is_cancelled()) {
+      result = -1;
+      break;
+    }
     memset(&request, 0, sizeof request);
     request.map.fm_start = start;
     request.map.fm_length = FIEMAP_MAX_OFFSET - start;
@@ -268,40 +263,30 @@ static int unshared_bytes(int directory, const char *name, uint64_t *bytes) {
   return result;
 }
 
-static int measure_directory(struct walk *walk, int directory) {
-  DIR *stream = fdopendir(directory);
-  if (stream == NULL) {
-    close(directory);
-    return -1;
+/* What goes away while it is measured counts for nothing. */
+static int measure_entry(struct walk *walk, const char *name) {
+  struct stat status;
+  int here = descent_here(&walk->from);
+  if (fstatat(here, name, &status, AT_SYMLINK_NOFOLLOW) < 0) return errno == ENOENT ? 0 : -1;
+  if (!S_ISDIR(status.st_mode) && status.st_nlink > 1) {
+    if (find_link(&walk->links, status.st_ino) != NULL) return 0;
+    if (remember_link(&walk->links, status.st_ino, strdup("")) < 0) return -1;
   }
-  int result = 0;
-  struct dirent *entry;
-  while (result == 0 && (errno = 0, entry = readdir(stream)) != NULL) {
-    struct stat status;
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    if (fstatat(dirfd(stream), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-      if (errno != ENOENT) result = -1;
-      continue;
-    }
-    if (S_ISDIR(status.st_mode)) {
-      int inside = openat(dirfd(stream), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-      if (inside >= 0) result = measure_directory(walk, inside);
-      else if (errno != ENOENT) result = -1;
-    } else if (status.st_nlink > 1) {
-      if (find_link(walk, status.st_ino) != NULL) continue;
-      result = remember_link(walk, status.st_ino, "");
-    }
-    if (result < 0) break;
-    uint64_t allocated = (uint64_t)status.st_blocks * 512;
-    walk->referenced += allocated;
-    if (!walk->reflink || !S_ISREG(status.st_mode)) walk->exclusive += allocated;
-    else if (unshared_bytes(dirfd(stream), entry->d_name, &walk->exclusive) < 0 && errno != ENOENT) result = -1;
+  uint64_t allocated = (uint64_t)status.st_blocks * 512;
+  walk->referenced += allocated;
+  if (!walk->reflink || !S_ISREG(status.st_mode)) walk->exclusive += allocated;
+  else if (unshared_bytes(here, name, &walk->exclusive) < 0 && errno != ENOENT) return -1;
+  return !S_ISDIR(status.st_mode) || descent_enter(&walk->from, name) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+static int measure_tree(struct walk *walk) {
+  for (;;) {
+    const char *name = descent_next(&walk->from);
+    /* A directory that was removed lists as one that is no longer there. */
+    if (name == NULL && errno != 0 && errno != ENOENT) return -1;
+    if (name == NULL && descent_depth(&walk->from) == 0) return 0;
+    if ((name == NULL ? descent_leave(&walk->from) : measure_entry(walk, name)) < 0) return -1;
   }
-  if (result == 0 && errno != 0 && errno != ENOENT) result = -1;
-  int saved = errno;
-  closedir(stream);
-  errno = saved;
-  return result;
 }
 
 /* DIR reflink|plain -> allocated bytes, bytes that are shared with nothing */
@@ -314,13 +299,15 @@ static int measure(struct request *request, struct reply *reply) {
     return -1;
   }
   walk->reflink = strcmp(request->fields[1].data, "reflink") == 0;
-  int result = measure_directory(walk, directory);
+  int result = descent_begin(&walk->from, directory);
+  if (result == 0) result = measure_tree(walk);
   int saved = errno;
   if (result == 0) {
     reply_number(reply, walk->referenced);
     reply_number(reply, walk->exclusive);
   }
-  forget_links(walk);
+  descent_end(&walk->from);
+  forget_links(&walk->links);
   free(walk);
   errno = saved;
   return result < 0 ? fail(reply, "measure %s", request->fields[0].data) : 0;

@@ -16,11 +16,14 @@
 
 /*
  * Frames, both ways: a length (u32, little endian, as all numbers here), then as many bytes. A request is an id and a row
- * of fields, each with its own length: first the operation, then its arguments. An answer is the id, a status and fields.
+ * of fields, each with its own length: first the operation, then its arguments. An answer is the id, a status and fields. The
+ * operation `cancel` with the id of a request has no answer itself: that request ends soon, with ECANCELED or as it would have.
  */
-#define MAX_REQUEST (256 * 1024)
+#define MAX_REQUEST (1024 * 1024)
 #define PART_BYTES (256 * 1024)
 #define WORKERS 8
+/* As many may be busy with what takes long (a tree, a large file), so that there are always some for what is quick. */
+#define LONG_WORKERS 4
 
 enum status { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_PART = 2 };
 
@@ -28,13 +31,23 @@ struct job {
   struct job *next;
   char *frame;
   uint32_t length;
+  struct request request;
+  const struct operation_entry *entry;
+  const char *name;
+  _Atomic int cancelled;
+};
+
+struct queue {
+  struct job *head, **tail;
 };
 
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t queue_filled = PTHREAD_COND_INITIALIZER;
-static struct job *queue_head;
-static struct job **queue_tail = &queue_head;
+static struct queue quick = {.tail = &quick.head}, slow = {.tail = &slow.head};
+static struct job *running[WORKERS];
+static int slow_running;
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread struct job *current;
 
 static void *must(void *memory) {
   if (memory == NULL) abort();
@@ -135,25 +148,25 @@ static int parse(struct job *job, struct request *request, const char **operatio
   return 0;
 }
 
+int is_cancelled(void) {
+  if (current == NULL || !current->cancelled) return 0;
+  errno = ECANCELED;
+  return 1;
+}
+
 static void run_job(struct job *job) {
-  struct request request = {0};
-  struct reply reply = {0};
-  const char *name = "";
+  struct reply reply = {.id = job->request.id};
   int result = -1;
-  errno = EBADMSG;
-  if (parse(job, &request, &name) < 0) {
+  current = job;
+  if (job->name == NULL) {
+    errno = EBADMSG;
     fail(&reply, "read a request");
+  } else if (job->entry == NULL || job->entry->arguments != job->request.field_count) {
+    errno = ENOSYS;
+    fail(&reply, "run %s with %d arguments", job->name, job->request.field_count);
   } else {
-    const struct operation_entry *entry = find_operation(name);
-    reply.id = request.id;
-    if (entry == NULL || entry->arguments != request.field_count) {
-      errno = ENOSYS;
-      fail(&reply, "run %s with %d arguments", name, request.field_count);
-    } else {
-      errno = 0;
-      snprintf(reply.message, sizeof reply.message, "%s", name);
-      result = entry->run(&request, &reply);
-    }
+    snprintf(reply.message, sizeof reply.message, "%s", job->name);
+    result = is_cancelled() ? -1 : (errno = 0, job->entry->run(&job->request, &reply));
   }
   if (result < 0) {
     int error = errno;
@@ -161,27 +174,67 @@ static void run_job(struct job *job) {
     reply.length = 0;
     reply_text(&reply, error_name != NULL ? error_name : "UNKNOWN");
     reply_text(&reply, reply.message);
-    send_frame(request.id, STATUS_FAILED, reply.data, reply.length);
+    send_frame(job->request.id, STATUS_FAILED, reply.data, reply.length);
   } else {
-    send_frame(request.id, STATUS_DONE, reply.data, reply.length);
+    send_frame(job->request.id, STATUS_DONE, reply.data, reply.length);
   }
   free(reply.data);
-  free(job->frame);
-  free(job);
 }
 
-static void *work(void *unused) {
-  (void)unused;
+static struct job *take(struct queue *queue) {
+  struct job *job = queue->head;
+  if (job == NULL) return NULL;
+  queue->head = job->next;
+  if (queue->head == NULL) queue->tail = &queue->head;
+  return job;
+}
+
+static void put(struct queue *queue, struct job *job) {
+  *queue->tail = job;
+  queue->tail = &job->next;
+}
+
+/* What takes as long as a sandbox makes it. */
+static int is_slow(const struct job *job) {
+  static const char *const names[] = {"compare", "copy", "filesystem-sync", "measure", "remove", "share-pages", "subvolume-delete"};
+  for (size_t index = 0; job->name != NULL && index < sizeof names / sizeof *names; index++)
+    if (strcmp(job->name, names[index]) == 0) return 1;
+  return 0;
+}
+
+static void *work(void *place) {
+  struct job **own = place;
+  pthread_mutex_lock(&queue_lock);
   for (;;) {
-    pthread_mutex_lock(&queue_lock);
-    while (queue_head == NULL) pthread_cond_wait(&queue_filled, &queue_lock);
-    struct job *job = queue_head;
-    queue_head = job->next;
-    if (queue_head == NULL) queue_tail = &queue_head;
+    struct job *job = take(&quick);
+    if (job == NULL && slow_running < LONG_WORKERS) job = take(&slow);
+    if (job == NULL) {
+      pthread_cond_wait(&queue_filled, &queue_lock);
+      continue;
+    }
+    slow_running += is_slow(job);
+    *own = job;
     pthread_mutex_unlock(&queue_lock);
     run_job(job);
+    pthread_mutex_lock(&queue_lock);
+    *own = NULL;
+    slow_running -= is_slow(job);
+    free(job->frame);
+    free(job);
   }
   return NULL;
+}
+
+/* A request that runs notices by itself; one that waits is answered when its turn comes. */
+static void cancel(const struct job *order) {
+  uint64_t id;
+  if (order->request.field_count != 1 || parse_number(order->request.fields[0].data, &id) < 0) return;
+  for (int index = 0; index < WORKERS; index++)
+    if (running[index] != NULL && running[index]->request.id == id) running[index]->cancelled = 1;
+  struct job *heads[] = {quick.head, slow.head};
+  for (size_t queue = 0; queue < sizeof heads / sizeof *heads; queue++)
+    for (struct job *job = heads[queue]; job != NULL; job = job->next)
+      if (job->request.id == id) job->cancelled = 1;
 }
 
 static void read_all(void *data, size_t length) {
@@ -228,7 +281,7 @@ static int serve(void) {
   }
   for (int index = 0; index < WORKERS; index++) {
     pthread_t thread;
-    int error = pthread_create(&thread, NULL, work, NULL);
+    int error = pthread_create(&thread, NULL, work, &running[index]);
     if (error != 0) {
       fprintf(stderr, "cannot start a thread: %s\n", strerror(error));
       return 2;
@@ -246,10 +299,17 @@ static int serve(void) {
     job->length = length;
     read_all(job->frame, length);
     job->frame[length] = 0;
+    if (parse(job, &job->request, &job->name) == 0) job->entry = find_operation(job->name);
+    else job->name = NULL;
     pthread_mutex_lock(&queue_lock);
-    *queue_tail = job;
-    queue_tail = &job->next;
-    pthread_cond_signal(&queue_filled);
+    if (job->name != NULL && strcmp(job->name, "cancel") == 0) {
+      cancel(job);
+      free(job->frame);
+      free(job);
+    } else {
+      put(is_slow(job) ? &slow : &quick, job);
+      pthread_cond_signal(&queue_filled);
+    }
     pthread_mutex_unlock(&queue_lock);
   }
 }

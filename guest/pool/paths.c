@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "pool.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,8 @@ int open_parent(struct reply *reply, const char *path, const char **name) {
   return directory;
 }
 
-int open_beneath(int root, const char *relative, int flags) {
+/* A path that the kernel takes in one piece. */
+static int open_short(int root, const char *relative, int flags) {
   struct open_how how = {
       .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
@@ -52,6 +53,34 @@ int open_beneath(int root, const char *relative, int flags) {
     /* EAGAIN: something was renamed while the kernel walked; it asks to be called again. */
     if (file >= 0 || errno != EAGAIN) return (int)file;
   }
+}
+
+/* A longer one is walked in pieces, each beneath the one before. */
+int open_beneath(int root, const char *relative, int flags) {
+  char piece[PATH_MAX];
+  int from = root;
+  while (strlen(relative) >= sizeof piece) {
+    const char *cut = memrchr(relative, '/', sizeof piece - 1);
+    if (cut == NULL || cut == relative) {
+      if (from != root) close(from);
+      errno = ENAMETOOLONG;
+      return -1;
+    }
+    memcpy(piece, relative, (size_t)(cut - relative));
+    piece[cut - relative] = 0;
+    int next = open_short(from, piece, O_PATH | O_DIRECTORY);
+    int saved = errno;
+    if (from != root) close(from);
+    errno = saved;
+    if (next < 0) return -1;
+    from = next;
+    relative = cut + 1;
+  }
+  int file = open_short(from, relative, flags);
+  int saved = errno;
+  if (from != root) close(from);
+  errno = saved;
+  return file;
 }
 
 int open_parent_beneath(int root, const char *relative, const char **name) {
@@ -69,27 +98,47 @@ int open_parent_beneath(int root, const char *relative, const char **name) {
   return directory;
 }
 
+/* Empties the directory; what is in it goes the deepest first. */
+static int remove_content(struct descent *descent) {
+  int again = 0;
+  for (;;) {
+    const char *name = descent_next(descent);
+    if (name == NULL && errno != 0) return -1;
+    if (name == NULL && descent_depth(descent) == 0) return 0;
+    if (name == NULL) {
+      char done[NAME_MAX + 1];
+      strcpy(done, descent_name(descent));
+      if (descent_leave(descent) < 0) return -1;
+      if (unlinkat(descent_here(descent), done, AT_REMOVEDIR) == 0 || errno == ENOENT) continue;
+      /* Some filesystems lose their place when what they list is removed: then something is left, and it is read once more. */
+      if (errno != ENOTEMPTY || again || descent_enter(descent, done) < 0) return -1;
+      again = 1;
+      continue;
+    }
+    again = 0;
+    /* Somebody else took it away first: that is what was wanted. */
+    if (unlinkat(descent_here(descent), name, 0) == 0 || errno == ENOENT) continue;
+    if (errno != EISDIR && errno != EPERM) return -1;
+    int refused = errno;
+    if (unlinkat(descent_here(descent), name, AT_REMOVEDIR) == 0 || errno == ENOENT) continue;
+    if (errno == ENOTDIR) errno = refused;
+    if (errno != ENOTEMPTY && errno != EEXIST) return -1;
+    if (descent_enter(descent, name) < 0) return -1;
+  }
+}
+
 int remove_tree_at(int directory, const char *name) {
   if (unlinkat(directory, name, 0) == 0) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
-  int inside = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (inside < 0) return -1;
-  DIR *stream = fdopendir(inside);
-  if (stream == NULL) {
-    close(inside);
-    return -1;
+  struct descent *descent = malloc(sizeof *descent);
+  if (descent == NULL) return -1;
+  int result = descent_begin(descent, openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (result == 0) {
+    result = remove_content(descent);
+    descent_end(descent);
   }
-  int result = 0;
-  struct dirent *entry;
-  while (result == 0 && (errno = 0, entry = readdir(stream)) != NULL) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    result = remove_tree_at(dirfd(stream), entry->d_name);
-    /* Somebody else took it away first: that is what was wanted. */
-    if (result < 0 && errno == ENOENT) result = 0;
-  }
-  if (result == 0 && errno != 0) result = -1;
   int saved = errno;
-  closedir(stream);
+  free(descent);
   errno = saved;
   return result < 0 ? -1 : unlinkat(directory, name, AT_REMOVEDIR);
 }

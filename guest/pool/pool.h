@@ -53,6 +53,44 @@ extern const struct operation_entry copy_operations[];
 extern const struct operation_entry attribute_operations[];
 extern const struct operation_entry share_operations[];
 
+/* main.c: nobody wants the answer of this request any more; errno says so then. Asked often by whatever may take long. */
+int is_cancelled(void);
+
+/*
+ * descent.c: a walk over a tree of any depth, with few descriptors and no recursion. Where it is moved meanwhile, the walk fails.
+ */
+struct descent {
+  struct descent_step *steps;
+  size_t count, room;
+  size_t filled, at;
+  char entries[32768];
+};
+/* Takes the descriptor, also when it fails. */
+int descent_begin(struct descent *descent, int directory);
+/* The next name in the current directory, good until the next call; NULL at its end (errno is 0) or on error. */
+const char *descent_next(struct descent *descent);
+int descent_enter(struct descent *descent, const char *name);
+int descent_leave(struct descent *descent);
+/* The descriptor of the current directory, its name, and how far below the first one it is. */
+int descent_here(const struct descent *descent);
+const char *descent_name(const struct descent *descent);
+size_t descent_depth(const struct descent *descent);
+/* Of a name in the current directory, from the first directory on; to be freed. */
+char *descent_path(const struct descent *descent, const char *name);
+void descent_end(struct descent *descent);
+
+/* links.c: of files with several names, by inode, what was remembered of the first. */
+struct link_table {
+  struct link_slot *slots;
+  size_t count, room;
+  size_t path_bytes;
+};
+/* NULL: not seen yet. */
+const char *find_link(const struct link_table *table, ino_t inode);
+/* Takes the path, also when it fails. */
+int remember_link(struct link_table *table, ino_t inode, char *path);
+void forget_links(struct link_table *table);
+
 /* paths.c: safe ways to name things */
 int open_directory(struct reply *reply, const char *path);
 int open_parent(struct reply *reply, const char *path, const char **name);

@@ -1,3 +1,4 @@
+import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
 import type { PoolServer } from '../native/pool-server.ts';
 import { bytesOfText } from './path-text.ts';
@@ -18,6 +19,21 @@ export interface TreeNode {
 export type Listing = ReadonlyMap<string, TreeEntry>;
 
 const nothing: Listing = new Map();
+
+/** A sandbox decides how deep its directories lie; each path is text in our memory, and goes to coppice-pool whole. */
+const maxPathChars = 65_536;
+
+const pathIn = (directory: string, name: string): string => {
+  if (directory.length + name.length >= maxPathChars)
+    throw new CoppiceError(
+      'unsupported',
+      `Directories lie too deep: a path has more than ${maxPathChars} characters.`,
+      {
+        hint: `Remove it or move it up: it begins with /${directory.slice(0, 200)}`,
+      },
+    );
+  return directory === '' ? name : `${directory}/${name}`;
+};
 
 /** Shows a layered tree as the overlay over it would, without mounting it and without following a link. */
 export class TreeView {
@@ -52,7 +68,7 @@ export class TreeView {
     if (upper?.whiteout) return undefined;
     const entry = upper ?? image;
     if (entry === undefined || entry.whiteout) return undefined;
-    const path = directory.path === '' ? entry.name : `${directory.path}/${entry.name}`;
+    const path = pathIn(directory.path, entry.name);
     const isDirectory = entry.kind === 'directory';
     const inUpper = upper !== undefined;
     return {
@@ -95,8 +111,8 @@ export class TreeView {
   }
 
   async #look(layerDir: string, directory: string, name: string): Promise<TreeEntry | undefined> {
-    const path = directory === '' ? name : `${directory}/${name}`;
-    const [record] = await this.#server.call('look-if', layerDir, bytesOfText(path));
+    const place = bytesOfText(pathIn(directory, name));
+    const [record] = await this.#server.call('look-if', layerDir, place);
     return record === undefined ? undefined : decodeEntry(record);
   }
 }

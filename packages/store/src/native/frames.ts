@@ -1,3 +1,5 @@
+import { CoppiceError } from '@coppice/protocol';
+
 /** The wire of coppice-pool; guest/pool/main.c describes it. */
 export interface ReplyFrame {
   readonly id: number;
@@ -5,11 +7,16 @@ export interface ReplyFrame {
   readonly fields: Buffer[];
 }
 
+/** What the program takes: a larger one would end it, and with it the calls of everybody. */
+const maxRequestBytes = 1024 * 1024;
+
 const statuses = ['done', 'failed', 'part'] as const;
 
 export const encodeRequest = (id: number, fields: readonly (string | Buffer)[]): Buffer => {
   const parts = fields.map((field) => (typeof field === 'string' ? Buffer.from(field) : field));
   const length = parts.reduce((sum, part) => sum + 4 + part.length, 4);
+  if (length > maxRequestBytes)
+    throw new CoppiceError('too_large', `A request to coppice-pool has ${length} bytes, more than it takes.`);
   const frame = Buffer.allocUnsafe(4 + length);
   frame.writeUInt32LE(length, 0);
   frame.writeUInt32LE(id, 4);

@@ -49,8 +49,9 @@ export class PoolProcess {
         return;
       }
       const id = this.#nextId++;
+      const request = encodeRequest(id, [operation, ...fields]);
       this.#pending.set(id, { operation, fields: [], resolve, reject });
-      this.#child.stdin.write(encodeRequest(id, [operation, ...fields]));
+      this.#child.stdin.write(request);
     });
   }
 
