@@ -27,9 +27,14 @@ int clone_tree(const char *path) {
   return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 }
 
-/* Whoever may rename in the directories above could have put a link there since it was last looked at. */
-static bool open_workspace(const char *path, int *tree, char *reason) {
-  int directory = open_host_directory(path);
+/* Opened and looked at in one: whoever may rename above it could put something else there at any moment. */
+static bool clone_workspace(const struct message *request, const char *path, int *tree, char *reason) {
+  int directory = open_workspace(path, message_get(request, "workspace-identity"));
+  const char *change = directory < 0 ? workspace_change(errno) : NULL;
+  if (change) {
+    errno = 0;
+    return fail(reason, WORKSPACE_CHANGED "%s", change);
+  }
   if (directory < 0) return fail(reason, "open the workspace directory %s", path);
   *tree = clone_place(directory);
   close(directory);
@@ -47,7 +52,7 @@ bool open_trees(const struct setup *setup, const struct message *request, struct
   trees->agent = clone_tree(agent);
   if (trees->agent < 0) return fail(reason, "open the agent %s", agent);
   trees->workspace = -1;
-  return !workspace || open_workspace(workspace, &trees->workspace, reason);
+  return !workspace || clone_workspace(request, workspace, &trees->workspace, reason);
 }
 
 /* By a relative name, since the whole path may be longer than a socket address can hold. */

@@ -21,7 +21,7 @@ void die(const char *what) {
 
 static void usage(void) {
   fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --layers OPTIONS --root PATH\n"
-          "                     --tmp PATH [--workspace DIRECTORY --workspace-place PATH] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
+          "                     --tmp PATH [--workspace DIRECTORY --workspace-place PATH [--workspace-identity IDENTITY]] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
           "       coppice-relay --gate PATH\n");
   exit(64);
 }
@@ -69,6 +69,7 @@ static struct plan parse(int argc, char **argv) {
     else if (strcmp(argv[at], "--root") == 0) plan.root = value;
     else if (strcmp(argv[at], "--tmp") == 0) plan.tmp = value;
     else if (strcmp(argv[at], "--workspace") == 0) plan.workspace = value;
+    else if (strcmp(argv[at], "--workspace-identity") == 0) plan.workspace_identity = value;
     else if (strcmp(argv[at], "--workspace-place") == 0) plan.workspace_place = value;
     else if (strcmp(argv[at], "--cgroup") == 0) plan.cgroup_files[plan.cgroup_count++] = value;
     else usage();

@@ -52,6 +52,17 @@ static void show_at(int directory, const char *place) {
   close(directory);
 }
 
+static int find_workspace(const struct plan *plan) {
+  int directory = open_workspace(plan->workspace, plan->workspace_identity);
+  const char *change = directory < 0 ? workspace_change(errno) : NULL;
+  if (change != NULL) {
+    fprintf(stderr, WORKSPACE_CHANGED "%s\n", change);
+    exit(70);
+  }
+  if (directory < 0) die(plan->workspace);
+  return directory;
+}
+
 void prepare_root(const struct plan *plan) {
   static const char *const directories[] = {"proc", "sys", "dev", "run"};
   int root = open(plan->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -63,9 +74,7 @@ void prepare_root(const struct plan *plan) {
   show_at(tmp, plan->tmp);
   if (plan->workspace != NULL) {
     make_place(root, "workspace", place_directory, 0755);
-    int workspace = open_host_directory(plan->workspace);
-    if (workspace < 0) die(plan->workspace);
-    show_at(workspace, plan->workspace_place);
+    show_at(find_workspace(plan), plan->workspace_place);
   }
   close(root);
 }

@@ -186,7 +186,14 @@ export class Daemon {
       log,
     });
     const creator = new SandboxCreator(core, config.limits, warm);
-    const sandboxes: SandboxService = new SandboxService({ core, config, images, creator, names });
+    const sandboxes: SandboxService = new SandboxService({
+      core,
+      config,
+      images,
+      creator,
+      names,
+      home: home.directory,
+    });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
     const compare = new CompareService(trees, pool.server);
     const merger = new MergeService({ core, trees, taker, sizer, snapshots, server: pool.server });

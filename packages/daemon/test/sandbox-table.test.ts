@@ -31,6 +31,7 @@ const record: SandboxRecord = {
   idleAction: 'pause',
   maxLifetimeS: null,
   workspace: null,
+  workspaceIdentity: null,
   parentSnapshotId: null,
   parentSandboxId: null,
   baseSnapshotId: 'sn_old',

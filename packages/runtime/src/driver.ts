@@ -21,6 +21,8 @@ export interface MachineSpec {
   readonly limits: MachineLimits;
   /** A directory of the host that is mounted at /workspace, with owners as they are on the host's side of the id map. */
   readonly workspaceDir?: string;
+  /** What that directory must be, as identifyWorkspace told once; another one, or a link on its path, is refused. */
+  readonly workspaceIdentity?: string;
   /** For drivers whose network must stand before the start: the path of a prepared network namespace. */
   readonly netns?: string;
   /**

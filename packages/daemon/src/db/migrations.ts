@@ -105,4 +105,7 @@ export const migrations: readonly string[] = [
   UPDATE sandboxes SET network = json_insert(network, '$.allow_host_ports', json('[]'));
   UPDATE snapshots SET shape = json_insert(shape, '$.network.allow_host_ports', json('[]'));
   `,
+  `
+  ALTER TABLE sandboxes ADD COLUMN workspace_identity TEXT;
+  `,
 ];

@@ -23,6 +23,8 @@ export interface SandboxRecord {
   readonly idleAction: 'pause' | 'stop';
   readonly maxLifetimeS: number | null;
   readonly workspace: string | null;
+  /** Which directory that was when the sandbox was made; null without one, and where it was never found since. */
+  readonly workspaceIdentity: string | null;
   /** What it grew from, for good. */
   readonly parentSnapshotId: string | null;
   readonly parentSandboxId: string | null;
@@ -57,6 +59,7 @@ const columns = {
   idleAction: 'idle_action',
   maxLifetimeS: 'max_lifetime_s',
   workspace: 'workspace',
+  workspaceIdentity: 'workspace_identity',
   parentSnapshotId: 'parent_snapshot_id',
   parentSandboxId: 'parent_sandbox_id',
   baseSnapshotId: 'base_snapshot_id',

@@ -140,6 +140,7 @@ function planOf(snapshot: SnapshotRecord, name: string, input: ForkInput): Sandb
     env: { ...shape.env, ...input.env },
     labels: { ...shape.labels, ...input.labels },
     workspace: null,
+    workspaceIdentity: null,
     parentSnapshotId: snapshot.id,
     parentSandboxId: snapshot.sandboxId,
     baseSnapshotId: snapshot.id,

@@ -145,6 +145,7 @@ export class MachineStarter {
       diskDir: this.#parts.disks.diskDir(record.id),
       limits: toLimits(record),
       ...(record.workspace === null ? {} : { workspaceDir: record.workspace }),
+      ...(record.workspaceIdentity === null ? {} : { workspaceIdentity: record.workspaceIdentity }),
     };
   }
 }

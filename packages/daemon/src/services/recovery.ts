@@ -8,6 +8,7 @@ import type { MergeService } from './merge-service.ts';
 import type { Pauser } from './pauser.ts';
 import type { RestoreService } from './restore-service.ts';
 import type { SandboxCreator } from './sandbox-creator.ts';
+import { identifyWorkspace } from './workspace-check.ts';
 
 export interface RecoveryParts {
   readonly core: Core;
@@ -67,6 +68,7 @@ export class Recovery {
     // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
     const found = await disks.list();
     this.#forgetPrograms(found);
+    this.#bindWorkspaces();
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
     const records = state.sandboxes.all();
     const known = new Set(records.map((record) => record.id));
@@ -123,6 +125,16 @@ export class Recovery {
       );
     });
     return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
+  }
+
+  /** Those of sandboxes that an earlier version made, which did not note which directory it was. */
+  #bindWorkspaces(): void {
+    const { sandboxes } = this.#core.state;
+    for (const { id, workspace, workspaceIdentity } of sandboxes.all()) {
+      if (workspace === null || workspaceIdentity !== null) continue;
+      const identity = identifyWorkspace(workspace);
+      if (identity !== undefined) sandboxes.update(id, { workspaceIdentity: identity });
+    }
   }
 
   /** Of all that is found, also what will be swept: that goes with the next start. */

@@ -22,7 +22,7 @@ import type { CallOptions } from './services.ts';
 import { sandboxView } from './views.ts';
 import { checkWorkspace } from './workspace-check.ts';
 
-type NamedInput = CreateSandbox & { readonly name: string };
+type NamedInput = CreateSandbox & { readonly name: string; readonly workspaceIdentity?: string };
 
 const mostVariables = 1024;
 
@@ -32,6 +32,8 @@ export interface SandboxServiceParts {
   readonly images: ImageService;
   readonly creator: SandboxCreator;
   readonly names: SandboxNames;
+  /** The directory of it, which no workspace may reach. */
+  readonly home: string;
 }
 
 /** Creating, finding, inspecting and changing sandboxes; lifecycle.ts starts and ends them. */
@@ -41,6 +43,7 @@ export class SandboxService {
   readonly #images: ImageService;
   readonly #creator: SandboxCreator;
   readonly #names: SandboxNames;
+  readonly #home: string;
 
   constructor(parts: SandboxServiceParts) {
     this.#core = parts.core;
@@ -48,6 +51,7 @@ export class SandboxService {
     this.#images = parts.images;
     this.#creator = parts.creator;
     this.#names = parts.names;
+    this.#home = parts.home;
   }
 
   idOf(ref: string): string {
@@ -73,8 +77,12 @@ export class SandboxService {
     return this.#createNamed({ ...input, name }, options);
   }
 
-  async #createNamed(input: NamedInput, options: CallOptions): Promise<CreatedSandbox> {
-    if (input.workspace !== undefined) await checkWorkspace(input.workspace);
+  async #createNamed(asked: NamedInput, options: CallOptions): Promise<CreatedSandbox> {
+    const { workspace } = asked;
+    const input =
+      workspace === undefined
+        ? asked
+        : { ...asked, workspaceIdentity: await checkWorkspace(workspace, this.#home) };
     if (input.from !== undefined) return this.#createFrom(input, input.from);
     return this.#images.use(input.image ?? this.#config.default_image, options, async (image) =>
       this.#creator.create(await this.#checkedPlan(input, image)),
@@ -152,6 +160,7 @@ export class SandboxService {
       idleAction: input.idle_action ?? defaults.idle_action,
       maxLifetimeS: input.max_lifetime_s ?? null,
       workspace: input.workspace ?? null,
+      workspaceIdentity: input.workspaceIdentity ?? null,
       parentSnapshotId: null,
       parentSandboxId: null,
       baseSnapshotId: null,

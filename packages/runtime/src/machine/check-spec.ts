@@ -21,7 +21,8 @@ export function checkSpec(spec: MachineSpec): void {
   checkDirectory('image', spec.imageDir);
   checkDirectory('disk', join(spec.diskDir, 'upper'));
   checkDirectory('disk', join(spec.diskDir, 'work'));
-  if (spec.workspaceDir !== undefined) checkDirectory('workspace', spec.workspaceDir);
+  // Whether it is there, and what it is, is told by whoever opens it.
+  if (spec.workspaceDir !== undefined) checkPath('workspace', spec.workspaceDir);
 }
 
 /** Ids become names of directories and cgroups. */
@@ -45,9 +46,13 @@ export function checkLimits(limits: MachineLimits): void {
     refuse(`pids must be at least ${leastPids}, not ${pids}`);
 }
 
-function checkDirectory(what: string, path: string): void {
+function checkPath(what: string, path: string): void {
   if (!isAbsolute(path) || path.includes('\0'))
     refuse(`the ${what} directory ${JSON.stringify(path)} is not absolute`);
+}
+
+function checkDirectory(what: string, path: string): void {
+  checkPath(what, path);
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) {
     throw new CoppiceError('not_found', `the ${what} directory ${path} does not exist`);
   }

@@ -9,6 +9,7 @@ import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
+import { workspaceChanged } from '../../machine/workspace-changed.ts';
 import { AgentStore } from './agent-store.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
 import { findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
@@ -244,6 +245,7 @@ export class ContainerDriver implements Driver {
         imageDir: spec.imageDir,
         diskDir: spec.diskDir,
         workspaceDir: spec.workspaceDir,
+        workspaceIdentity: spec.workspaceIdentity,
         hostname: spec.hostname,
         firstId: firstIdOf(slot),
         memoryBytes: spec.limits.memoryBytes,
@@ -261,7 +263,7 @@ export class ContainerDriver implements Driver {
       const recorded = readMachineRecord(runDir) !== undefined;
       await this.#clear(spec.id);
       if (!recorded) this.#slots.release(slot);
-      throw startFailure(spec.id, error, log);
+      throw workspaceChanged(String(error), spec.workspaceDir) ?? startFailure(spec.id, error, log);
     }
   }
 

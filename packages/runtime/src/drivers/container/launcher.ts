@@ -20,6 +20,7 @@ export interface LaunchRequest {
   readonly imageDir: string;
   readonly diskDir: string;
   readonly workspaceDir: string | undefined;
+  readonly workspaceIdentity: string | undefined;
   readonly hostname: string;
   readonly firstId: number;
   /** What bounds the filesystems in memory. */
@@ -207,6 +208,9 @@ const launchFields = (request: LaunchRequest): LaunchFields => [
   ['image', request.imageDir],
   ['disk', request.diskDir],
   ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
+  ...(request.workspaceIdentity === undefined
+    ? []
+    : [['workspace-identity', request.workspaceIdentity] as const]),
   ['hostname', request.hostname],
   ['base', String(request.firstId)],
   ['shm', String(Math.floor(request.memoryBytes / 2))],

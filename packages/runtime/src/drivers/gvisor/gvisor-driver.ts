@@ -185,7 +185,11 @@ export class GvisorDriver implements Driver {
         workspace:
           spec.workspaceDir === undefined
             ? undefined
-            : { directory: spec.workspaceDir, place: paths.workspaceDir },
+            : {
+                directory: spec.workspaceDir,
+                identity: spec.workspaceIdentity,
+                place: paths.workspaceDir,
+              },
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
         command: command(runsc, paths),
       });

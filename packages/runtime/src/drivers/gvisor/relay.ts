@@ -3,6 +3,13 @@ import { connect, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as afterReads } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
+import { workspaceChanged } from '../../machine/workspace-changed.ts';
+
+interface RelayWorkspace {
+  readonly directory: string;
+  readonly identity: string | undefined;
+  readonly place: string;
+}
 
 export interface RelayOptions {
   readonly program: string;
@@ -17,7 +24,7 @@ export interface RelayOptions {
   /** Where it shows the sandbox's /tmp, for the bundle. */
   readonly tmpDir: string;
   /** A directory of the host, and where it shows that, likewise. */
-  readonly workspace?: { readonly directory: string; readonly place: string } | undefined;
+  readonly workspace?: RelayWorkspace | undefined;
   readonly cgroupFiles: readonly string[];
   /** Starts the sandbox, by way of the gate. */
   readonly command: readonly string[];
@@ -28,6 +35,7 @@ const shownStderrChars = 2000;
 /** A relay that starts a sandbox; it lives as long as the sandbox does, whatever becomes of the daemon. */
 export class Relay {
   readonly #program: string;
+  readonly #workspaceDir: string | undefined;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   /** The first that it said; a sandbox that is given back its memory may write there without end. */
   #complaint = '';
@@ -36,15 +44,13 @@ export class Relay {
 
   private constructor(options: RelayOptions) {
     this.#program = options.program;
-    const { workspace } = options;
+    this.#workspaceDir = options.workspace?.directory;
     const args = [
       ...['--socket', options.socket, '--hold-socket', options.holdSocket],
       ...['--gate-socket', options.gateSocket],
       ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
       ...['--tmp', options.tmpDir],
-      ...(workspace === undefined
-        ? []
-        : ['--workspace', workspace.directory, '--workspace-place', workspace.place]),
+      ...(options.workspace === undefined ? [] : workspaceArgs(options.workspace)),
       ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
       ...['--', ...options.command],
     ];
@@ -111,9 +117,16 @@ export class Relay {
     // What was written to stderr before has arrived, and is read in this turn of the event loop.
     await afterReads();
     const reason = this.#complaint.trim().slice(0, shownStderrChars);
+    const changed = workspaceChanged(reason, this.#workspaceDir);
+    if (changed !== undefined) throw changed;
     throw new CoppiceError('internal', `gVisor did not start the sandbox (${heard}): ${reason}`);
   }
 }
+
+const workspaceArgs = ({ directory, identity, place }: RelayWorkspace): string[] => [
+  ...['--workspace', directory, '--workspace-place', place],
+  ...(identity === undefined ? [] : ['--workspace-identity', identity]),
+];
 
 /** As long as it is held, the sandbox is given nothing new, and it has taken all that it was given. */
 export interface RelayHold {
