@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define PIECE (1024 * 1024)
 #define DIRECT_UNIT 4096
 #define ATTEMPTS 3
+#define HOLE_UNIT 4096
 
 void content_memory_init(struct content_memory *memory) {
   if (posix_memalign((void **)&memory->bytes, DIRECT_UNIT, PIECE) != 0) die("limit_reached", "out of memory");
@@ -113,15 +115,32 @@ static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory,
   return at;
 }
 
-static void take_large(struct store *store, int fd, const char *path, bool keep, struct content_memory *memory,
-                       struct content *out) {
+/* Whether what has the name of this content is all of it. What was damaged is replaced by the copy that is at hand. */
+static bool is_stored(struct store *store, const struct content *content, struct content_memory *memory) {
+  const int fd = store_open_blob(store, content->hash);
+  if (fd < 0) return false;
+  struct stat stat;
+  uint8_t hash[HASH_LEN];
+  const bool whole = fstat(fd, &stat) == 0 && (uint64_t)stat.st_size == content->size &&
+                     hash_file(fd, nowhere, memory, "a blob", hash) == content->size && memcmp(hash, content->hash, HASH_LEN) == 0;
+  close(fd);
+  return whole;
+}
+
+/* Hashes a large content. Where it is to be kept and is not known, a copy is made below tmp/, the name of which goes to `copy_name`. */
+static void read_large(struct store *store, int fd, const char *path, bool keep, const struct known_contents *known,
+                       struct content_memory *memory, struct content *out, char copy_name[64]) {
   out->location = (struct location){0};
-  if (!keep) {
+  *copy_name = 0;
+  struct stat stat;
+  if (fstat(fd, &stat) != 0) die_errno("stat", path);
+  /* What may be stored already is only copied when it is not: there may be no room for a copy. A clone takes none. */
+  if (!keep || (!store->reflink && known->has_large(known->context, (uint64_t)stat.st_size))) {
     out->size = hash_file(fd, nowhere, memory, path, out->hash);
-    return;
+    if (keep) out->location = known->find(known->context, out->hash);
+    if (!keep || out->location.pack) return;
   }
-  char name[64];
-  const int copy = store_temporary(store, name, 0600);
+  const int copy = store_temporary(store, copy_name, 0600);
   /* A clone is hashed after it is made: whatever a writer does meanwhile, name and content agree. */
   if (store->reflink && ioctl(copy, FICLONE, fd) == 0) {
     out->size = hash_file(copy, nowhere, memory, path, out->hash);
@@ -132,8 +151,20 @@ static void take_large(struct store *store, int fd, const char *path, bool keep,
     (void)sync_file_range(copy, 0, 0, SYNC_FILE_RANGE_WRITE);
   }
   close(copy);
-  store_adopt_blob(store, name, out->hash, out->size);
-  __atomic_add_fetch(&store->new_contents, 1, __ATOMIC_RELAXED);
+  out->location = known->find(known->context, out->hash);
+}
+
+static void drop_copy(struct store *store, char copy_name[64]) {
+  if (*copy_name && unlinkat(store->dir, copy_name, 0) != 0) die_errno("remove", copy_name);
+  *copy_name = 0;
+}
+
+static void keep_large(struct store *store, struct content_memory *memory, struct content *out, char copy_name[64]) {
+  if (out->location.pack) drop_copy(store, copy_name);
+  else if (is_stored(store, out, memory)) {
+    drop_copy(store, copy_name);
+    store_share_blob(store);
+  } else store_add_blob(store, copy_name, out->hash, out->size);
   out->location.pack = IN_BLOB;
 }
 
@@ -146,8 +177,8 @@ static void changed_kind(const char *path) {
   die("wrong_state", "%s became something else while the worktree was read", path);
 }
 
-bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
-                  void *context, struct content_memory *memory, struct content *out) {
+bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep,
+                  const struct known_contents *known, struct content_memory *memory, struct content *out) {
   const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return false;
   if (fd < 0 && errno == ELOOP) changed_kind(path);
@@ -156,13 +187,15 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
   /* A program that has mapped the file may go on writing to a page that waits for the disk, and its times stay as they are. Once
      the page is on its way there, the next write is noticed. */
   (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+  char copy_name[64] = "";
   for (int attempt = 1;; attempt++) {
+    drop_copy(store, copy_name);
     struct stat before, after;
     if (fstat(fd, &before) != 0) die_errno("stat", path);
     if (!S_ISREG(before.st_mode)) changed_kind(path);
     const bool large = before.st_size > LARGE_FILE;
     size_t small_len = 0;
-    if (large) take_large(store, fd, path, keep, memory, out);
+    if (large) read_large(store, fd, path, keep, known, memory, out, copy_name);
     else {
       small_len = read_some(fd, memory->bytes, LARGE_FILE + 1, 0, path);
       out->size = small_len;
@@ -174,11 +207,11 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
     if (!settled && attempt < ATTEMPTS) continue;
     out->stat = after;
     out->unsettled = !settled;
-    if (!large && small_len > LARGE_FILE) {
-      /* It outgrew what fits a pack on the last attempt. */
-      take_large(store, fd, path, keep, memory, out);
-    } else if (!large && keep && small_len) {
-      out->location = find(context, out->hash);
+    const bool outgrew = !large && small_len > LARGE_FILE; /* what fits a pack, on the last attempt */
+    if (outgrew) read_large(store, fd, path, keep, known, memory, out, copy_name);
+    if (keep && (large || outgrew)) keep_large(store, memory, out, copy_name);
+    else if (keep && small_len) {
+      out->location = known->find(known->context, out->hash);
       if (!out->location.pack) {
         out->location = store_append(store, memory->bytes, small_len);
         __atomic_add_fetch(&store->new_contents, 1, __ATOMIC_RELAXED);
@@ -192,6 +225,30 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
 }
 
 static bool all_zero(const uint8_t *data, size_t len) { return len == 0 || (!data[0] && !memcmp(data, data + 1, len - 1)); }
+
+static bool has_holes(int fd, const char *path) {
+  struct stat stat;
+  if (fstat(fd, &stat) != 0) die_errno("stat", path);
+  return (uint64_t)stat.st_blocks * 512 < (uint64_t)stat.st_size;
+}
+
+/* A file that had holes shares its stored content with one that had none: what is all zeros becomes a hole again. */
+static void dig_holes(int fd, uint64_t size, struct content_memory *memory, const char *path) {
+  for (uint64_t at = 0; at < size;) {
+    const size_t got = read_some(fd, memory->bytes, size - at < PIECE ? (size_t)(size - at) : PIECE, (off_t)at, path);
+    if (!got) break;
+    for (size_t from = 0; from < got;) {
+      size_t to = from;
+      while (to < got && all_zero(memory->bytes + to, got - to < HOLE_UNIT ? got - to : HOLE_UNIT)) to += HOLE_UNIT;
+      if (to > from && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(at + from), (off_t)(to - from)) != 0) {
+        if (errno == EOPNOTSUPP) return; /* a filesystem without holes */
+        die_errno("write", path);
+      }
+      from = to + HOLE_UNIT;
+    }
+    at += got;
+  }
+}
 
 static void give_large(int from, int fd, const char *path, struct content_memory *memory, uint8_t hash[HASH_LEN],
                        uint64_t *size) {
@@ -220,6 +277,7 @@ void content_give(struct store *store, int tree, const struct record *record, st
     if (from < 0) die("corrupt", "the stored content of %s is missing", path);
     give_large(from, fd, path, memory, hash, &size);
     close(from);
+    if (at.len && tree < 0 && size == record->size && !has_holes(fd, path)) dig_holes(fd, size, memory, path);
   } else {
     if (!at.pack || size > PIECE) die("corrupt", "the stored content of %s is nowhere to be found", path);
     store_read(store, at, memory->bytes, size);

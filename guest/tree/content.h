@@ -20,12 +20,18 @@ struct content_memory {
 };
 void content_memory_init(struct content_memory *memory);
 
-/* How to look for contents that are stored already: answers their location, or pack 0. */
-typedef struct location (*content_finder)(void *context, const uint8_t hash[HASH_LEN]);
+/* Contents that are known to be stored, and to be on the disk. */
+struct known_contents {
+  void *context;
+  /* Where it is; pack 0: it is not known. */
+  struct location (*find)(void *context, const uint8_t hash[HASH_LEN]);
+  /* Whether one of the large ones has this size. */
+  bool (*has_large)(void *context, uint64_t size);
+};
 
 /* False when the file is gone: it was not there when we came to it. */
-bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, content_finder find,
-                  void *context, struct content_memory *memory, struct content *out);
+bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep,
+                  const struct known_contents *known, struct content_memory *memory, struct content *out);
 
 /* Writes a file's content to `fd` (empty, writable) from the store, or from `tree` where a snapshot is a whole directory. */
 void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,

@@ -38,7 +38,8 @@ struct walk {
   struct buf path;
   struct buf fresh; /* index blocks */
   struct map links;
-  struct map known; /* contents of the index by hash: a moved file is not stored twice */
+  struct map known; /* contents of the index by hash: what was moved or touched is not stored twice */
+  struct map large_sizes;
   bool known_built;
   int64_t racy_from;
   int tree, live; /* the directory that is walked; the one that it was cloned from, or -1 */
@@ -181,6 +182,11 @@ static struct location find_known(void *context, const uint8_t hash[HASH_LEN]) {
   return found ? *found : (struct location){0};
 }
 
+static bool has_large(void *context, uint64_t size) {
+  struct walk *walk = context;
+  return map_get(&walk->large_sizes, size, 1);
+}
+
 static void build_known(struct walk *walk) {
   if (walk->known_built || !walk->have_index || !walk->options->locations_hold) return;
   walk->known_built = true;
@@ -189,11 +195,12 @@ static void build_known(struct walk *walk) {
     struct cursor cursor;
     for (cursor_start(&cursor, block->canonical, block->header->canonical_len); cursor.valid; cursor_next(&cursor)) {
       const struct location *at = &block->locations[cursor.index];
-      if (cursor.entry.record->type != 'f' || !at->pack || at->pack == IN_BLOB) continue;
+      if (cursor.entry.record->type != 'f' || !at->pack) continue;
       uint64_t a, b;
       memcpy(&a, cursor.entry.record->hash, 8);
       memcpy(&b, cursor.entry.record->hash + 8, 8);
       *map_at(&walk->known, a, b) = (void *)at;
+      if (at->pack == IN_BLOB) *map_at(&walk->large_sizes, cursor.entry.record->size, 1) = walk;
     }
   }
 }
@@ -214,7 +221,8 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   if (len) path[len] = '/';
   memcpy(path + len + (len ? 1 : 0), item->name, item->name_len + 1);
   struct content content;
-  if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, find_known, walk, memory, &content)) {
+  const struct known_contents known = {walk, find_known, has_large};
+  if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, &known, memory, &content)) {
     item->gone = true;
     return;
   }
@@ -226,7 +234,7 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   /* Touched, but with what it held before: it stays where it is stored. */
   const uint64_t sparse = content.location.len;
   if (!same) item->location = content.location;
-  else if (item->location.pack != IN_BLOB) item->location.len = sparse;
+  else item->location.len = sparse;
 }
 
 static void take_contents(struct walk *walk, int fd, struct item *items, size_t count) {
@@ -815,6 +823,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   for (size_t i = 0; i < walk.links.cap; i++) free(walk.links.slots[i].value);
   free(walk.links.slots);
   free(walk.known.slots);
+  free(walk.large_sizes.slots);
   free(walk.since.slots);
   free(walk.fresh.data);
   free(walk.path.data);

@@ -57,20 +57,9 @@ struct location store_append(struct store *store, const void *data, size_t len) 
   if (store->pending.len + len > PENDING_MAX && store->pending.len) flush_pending(store);
   buf_add(&store->pending, data, len);
   store->pack_len += len;
-  store->new_bytes += len;
+  __atomic_add_fetch(&store->new_bytes, len, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&pack_lock);
   return at;
-}
-
-void store_end_pack(struct store *store, bool durable) {
-  if (store->pending.len) flush_pending(store);
-  if (durable && store->blobs_written) {
-    if (syncfs(store->dir) != 0) die_errno("sync", "the workspace's filesystem");
-  } else if (durable && store->pack_fd >= 0) {
-    if (fdatasync(store->pack_fd) != 0) die_errno("sync", "the new pack");
-  }
-  if (store->pack_fd >= 0) close(store->pack_fd);
-  store->pack_fd = -1;
 }
 
 static int pack_fd(struct store *store, uint64_t id) {
@@ -138,15 +127,65 @@ int store_temporary(struct store *store, char name[64], int mode) {
   return fd;
 }
 
-void store_adopt_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size) {
-  char name[96], folder[16];
-  blob_name(hash, name);
-  snprintf(folder, sizeof folder, "%.8s", name);
-  if (renameat(store->dir, temporary, store->dir, name) != 0) {
-    if (errno != ENOENT) die_errno("place", name);
-    if (mkdirat(store->dir, folder, 0700) != 0 && errno != EEXIST) die_errno("create", folder);
-    if (renameat(store->dir, temporary, store->dir, name) != 0) die_errno("place", name);
+struct new_blob {
+  char temporary[64];
+  uint8_t hash[HASH_LEN];
+};
+
+static pthread_mutex_t blob_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void store_add_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size) {
+  struct new_blob blob;
+  strcpy(blob.temporary, temporary);
+  memcpy(blob.hash, hash, HASH_LEN);
+  uint64_t a, b;
+  memcpy(&a, hash, 8);
+  memcpy(&b, hash + 8, 8);
+  pthread_mutex_lock(&blob_lock);
+  void **known = map_at(&store->blobs_by_hash, a, b);
+  const bool twice = *known;
+  *known = store;
+  if (!twice) {
+    /* It doubles each time that it is full, which it is at the powers of two. */
+    if ((store->blob_count & (store->blob_count - 1)) == 0)
+      store->blobs = must_realloc(store->blobs, (store->blob_count ? 2 * store->blob_count : 1) * sizeof blob);
+    store->blobs[store->blob_count++] = blob;
+    __atomic_add_fetch(&store->new_bytes, size, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&store->new_contents, 1, __ATOMIC_RELAXED);
   }
-  __atomic_add_fetch(&store->blobs_written, 1, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&store->new_bytes, size, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&blob_lock);
+  if (twice && unlinkat(store->dir, temporary, 0) != 0) die_errno("remove", temporary);
+}
+
+void store_share_blob(struct store *store) { __atomic_store_n(&store->shares_blobs, true, __ATOMIC_RELAXED); }
+
+static void place_blob(struct store *store, const struct new_blob *blob) {
+  char name[96], folder[16];
+  blob_name(blob->hash, name);
+  snprintf(folder, sizeof folder, "%.8s", name);
+  if (renameat(store->dir, blob->temporary, store->dir, name) == 0) return;
+  if (errno != ENOENT) die_errno("place", name);
+  if (mkdirat(store->dir, folder, 0700) != 0 && errno != EEXIST) die_errno("create", folder);
+  if (renameat(store->dir, blob->temporary, store->dir, name) != 0) die_errno("place", name);
+}
+
+static void sync_all(struct store *store) {
+  if (syncfs(store->dir) != 0) die_errno("sync", "the workspace's filesystem");
+}
+
+void store_end_pack(struct store *store, bool keep) {
+  if (store->pending.len) flush_pending(store);
+  if (keep && (store->blob_count || store->shares_blobs)) {
+    if (store->blob_count) sync_all(store);
+    for (size_t i = 0; i < store->blob_count; i++) place_blob(store, &store->blobs[i]);
+    sync_all(store);
+  } else if (keep && store->pack_fd >= 0 && fdatasync(store->pack_fd) != 0) die_errno("sync", "the new pack");
+  for (size_t i = 0; !keep && i < store->blob_count; i++) unlinkat(store->dir, store->blobs[i].temporary, 0);
+  free(store->blobs);
+  free(store->blobs_by_hash.slots);
+  store->blobs = NULL;
+  store->blob_count = 0;
+  memset(&store->blobs_by_hash, 0, sizeof store->blobs_by_hash);
+  if (store->pack_fd >= 0) close(store->pack_fd);
+  store->pack_fd = -1;
 }

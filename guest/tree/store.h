@@ -4,6 +4,8 @@
 
 #include "common.h"
 
+struct new_blob;
+
 #define LARGE_FILE (256 * 1024)
 #define IN_BLOB UINT64_MAX
 
@@ -20,16 +22,21 @@ struct store {
   uint64_t pack_len;
   struct buf pending;
   bool pack_is_temporary;
+  struct new_blob *blobs; /* large contents that wait below tmp/ for the disk */
+  size_t blob_count;
+  struct map blobs_by_hash;
+  bool shares_blobs;
   /* What this scan added. */
-  uint64_t new_bytes, new_contents, new_nodes, blobs_written, reflinks_refused;
+  uint64_t new_bytes, new_contents, new_nodes, reflinks_refused;
 };
 
 void store_open(struct store *store, const char *control_dir);
 /* All that is added goes to this pack; `temporary` puts it below tmp/. The file appears with the first content. */
 void store_begin_pack(struct store *store, uint64_t pack_id, bool temporary);
 struct location store_append(struct store *store, const void *data, size_t len);
-/* Writes out what is pending; `durable` waits for the disk. */
-void store_end_pack(struct store *store, bool durable);
+/* Ends what store_begin_pack() began. With `keep`, all that was added is on the disk when this returns. Without it, what was added to
+   the pack can be read until the caller removes the pack, and large contents are dropped. */
+void store_end_pack(struct store *store, bool keep);
 /* False when it is not there. */
 bool store_try_read(struct store *store, struct location at, void *out, size_t len);
 void store_read(struct store *store, struct location at, void *out, size_t len);
@@ -37,7 +44,12 @@ void store_read(struct store *store, struct location at, void *out, size_t len);
 int store_open_blob(struct store *store, const uint8_t hash[HASH_LEN]);
 /* A fresh file below tmp/; its path relative to the control directory goes to `name`. */
 int store_temporary(struct store *store, char name[64], int mode);
-/* Gives a temporary file its place as a blob. One that is there already is replaced: the same bytes, and sound ones. */
-void store_adopt_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size);
+/*
+ * Makes a temporary file a blob. It gets its name in store_end_pack(), when its bytes are on the disk: whatever has the name of a blob
+ * is whole, and stays so when the power goes.
+ */
+void store_add_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size);
+/* A blob that is there already is used. A snapshot that is being taken beside this one may have placed it: it may not be on the disk yet. */
+void store_share_blob(struct store *store);
 
 #endif

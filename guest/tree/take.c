@@ -97,8 +97,7 @@ bool take(const char *note, const char *const *tags, size_t tag_count, const cha
   /* Another engine must take it then, which Node says. */
   if (found.nested) give_up();
   const bool known = target_hash && is_known(&found, target_hash);
-  /* A large content may have taken the place of the one that a snapshot holds. */
-  store_end_pack(&store, !known || store.blobs_written);
+  store_end_pack(&store, !known);
   close(store.dir);
   kill_point("scan-stored");
   taken->root = found.root;

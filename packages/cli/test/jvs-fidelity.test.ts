@@ -137,6 +137,47 @@ describe.each(kinds)('on %s', (kind) => {
     }
   });
 
+  test('a large file that was touched or renamed is not stored again', async () => {
+    const cwd = await workspace('touched');
+    const stored = async (): Promise<string> =>
+      (await jvs.bash("find .jvs/blobs -type f -printf '%i %C@\\n' | sort", { cwd: join(cwd, '..') })).stdout;
+    await jvs.bash('head -c 3000000 /dev/urandom > one; head -c 400000 /dev/urandom > two', { cwd });
+    await jvs.ok(['snapshot', 'first'], { cwd });
+    const before = await stored();
+    for (const change of ['touch one two', 'mv one three; mv two one', 'cp three copy']) {
+      await jvs.bash(change, { cwd });
+      const { new_bytes: newBytes } = await jvs.json<{ new_bytes: number }>(['snapshot', change], { cwd });
+      expect(newBytes).toBeLessThan(4096);
+    }
+    expect(await stored()).toBe(before);
+    // Content that this worktree has never had, and another one has.
+    await jvs.ok(['worktree', 'create', 'other'], { cwd });
+    const other = join(cwd, '../worktrees/other/main');
+    await jvs.bash(`cp ${cwd}/three .`, { cwd: other });
+    await jvs.ok(['snapshot', 'the same'], { cwd: other });
+    expect(await stored()).toBe(before);
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+
+  test.each([
+    ['dense', 'sparse'],
+    ['sparse', 'dense'],
+  ])('a file keeps its holes when the same content was stored %s first', async (first, second) => {
+    const cwd = await workspace(`holes-${first}`);
+    const make = {
+      dense: 'head -c 4M /dev/zero > dense; printf end >> dense',
+      sparse: 'truncate -s 4M sparse; printf end >> sparse',
+    } as const;
+    for (const which of [first, second] as (keyof typeof make)[]) {
+      await jvs.bash(make[which], { cwd });
+      await jvs.ok(['snapshot', which], { cwd });
+    }
+    await jvs.bash('rm dense sparse', { cwd });
+    await jvs.ok(['restore', 'HEAD'], { cwd });
+    expect((await stat(join(cwd, 'sparse'))).blocks * 512).toBeLessThan(1_000_000);
+    expect((await jvs.bash('cmp dense sparse', { cwd })).code).toBe(0);
+  });
+
   test('what did not change since the parent is not written again, also when it was moved', async () => {
     const cwd = await workspace('sharing');
     await mkdir(join(cwd, 'd'));

@@ -53,7 +53,7 @@ export class JvsFixture implements AsyncDisposable {
     return {
       PATH: `${this.bin}:${process.env.PATH ?? ''}`,
       HOME: this.home,
-      COPPICE_TREE_PROGRAM: join(checkout, 'guest/build/coppice-tree'),
+      COPPICE_TREE_PROGRAM: process.env.COPPICE_TREE_PROGRAM ?? join(checkout, 'guest/build/coppice-tree'),
       LC_ALL: 'C.UTF-8',
     };
   }

@@ -340,6 +340,18 @@ cd /; umount ${place.path}; mount -t ${type} -o ${options} ${type} ${place.path}
     }
   });
 
+  test('a disk that is nearly full has room for a snapshot of a large file that was only touched or renamed', async () => {
+    await using tmpfs = await MountedFilesystem.withoutDevice('tmpfs', 'size=16m', jvs.home);
+    const cwd = await fresh(tmpfs.path);
+    await shell('head -c 6M /dev/urandom > large', cwd);
+    await jvs.ok(['snapshot', 'one'], { cwd });
+    await shell('head -c 3M /dev/zero > ../ballast; touch large', cwd);
+    await jvs.ok(['snapshot', 'touched'], { cwd });
+    await shell('mv large other', cwd);
+    await jvs.ok(['snapshot', 'renamed'], { cwd });
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+
   test('a disk that is full stops a snapshot and a restore, and nothing is half done', async () => {
     await using tmpfs = await MountedFilesystem.withoutDevice('tmpfs', 'size=16m', jvs.home);
     const cwd = await fresh(tmpfs.path);

@@ -31,10 +31,14 @@ export class MountedFilesystem implements AsyncDisposable {
     this.#image = image;
   }
 
-  static async create(kind: keyof typeof makers, below: string): Promise<MountedFilesystem> {
+  static async create(
+    kind: keyof typeof makers,
+    below: string,
+    sizeBytes = 512 * 1024 * 1024,
+  ): Promise<MountedFilesystem> {
     const mounted = new MountedFilesystem(join(below, kind), join(below, `${kind}.img`));
     await writeFile(mounted.#image, '');
-    await truncate(mounted.#image, 512 * 1024 * 1024);
+    await truncate(mounted.#image, sizeBytes);
     const [maker, ...options] = makers[kind];
     await run(maker, [...options, mounted.#image]);
     await mkdir(mounted.path, { recursive: true });

@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto';
+import { open, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
+import { canMount } from '../../packages/cli/test/jvs-mounted.ts';
+import { PowerCutDisk } from './power-cut-disk.ts';
+
+vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
+
+const mebibyte = 1024 * 1024;
+
+let jvs: JvsFixture;
+beforeAll(async () => {
+  jvs = await JvsFixture.create();
+});
+afterAll(() => jvs[Symbol.asyncDispose]());
+
+interface Report {
+  readonly snapshot_id: string;
+  readonly ok: boolean;
+}
+
+describe.skipIf(!canMount)('when the power goes', () => {
+  test.each([
+    ['ext4', 'copy', 100, 24],
+    ['xfs', 'reflink-copy', 100, 12],
+    ['btrfs', 'reflink-copy', 100, 12],
+    ['btrfs', 'btrfs', 20, 6],
+  ] as const)(
+    'every snapshot that was acknowledged is whole, on %s with the engine %s',
+    async (kind, engine, files, cuts) => {
+      await using disk = await PowerCutDisk.create(kind, jvs.home, 768 * mebibyte);
+      await jvs.ok(['init', 'ws', '--engine', engine], { cwd: disk.path });
+      const main = join(disk.path, 'ws/main');
+      // Some of them are too small to be written past the page cache.
+      for (let file = 0; file < files; file += 1)
+        await writeFile(join(main, `large-${file}`), randomBytes(file % 10 ? 900_000 : 3 * mebibyte + 4321));
+      await jvs.ok(['snapshot', 'base'], { cwd: main });
+      await jvs.ok(['worktree', 'fork', 'side'], { cwd: main });
+      const side = join(disk.path, 'ws/worktrees/side/main');
+      const acknowledged: string[] = [];
+      const snapshot = async (cwd: string): Promise<void> => {
+        const { code, stdout, stderr } = await jvs.spawned(['snapshot', 'again'], { cwd });
+        if (code !== 0) throw new Error(stderr);
+        acknowledged.push(stdout.slice(0, 8));
+      };
+      await using somebody = await open(join(disk.path, 'somebody'), 'w');
+      for (let cut = 0; cut < cuts; cut += 1) {
+        // All is read again, and nothing of it has changed.
+        await jvs.bash(cut % 2 ? 'touch *' : 'for f in *; do mv $f x-$f; done', { cwd: main });
+        await writeFile(join(side, 'small'), `cut ${cut}`);
+        const taken = Promise.all([snapshot(main), snapshot(side)]);
+        // Whoever waits for the disk has it write down all that it was told so far, the names of others' files too.
+        await setTimeout(20 + Math.random() * 300);
+        await somebody.write('x');
+        await somebody.sync();
+        const before = [...acknowledged];
+        await disk.cut(
+          async () => void (await taken),
+          async (path) => {
+            const { stdout } = await jvs.spawned(['verify', '--all', '--json'], {
+              cwd: join(path, 'ws/main'),
+            });
+            const whole = (JSON.parse(stdout) as Report[]).filter(({ ok }) => ok);
+            expect(whole.map(({ snapshot_id }) => snapshot_id.slice(0, 8))).toEqual(
+              expect.arrayContaining(before),
+            );
+          },
+        );
+      }
+      expect(acknowledged.length).toBeGreaterThan(cuts);
+    },
+  );
+});
