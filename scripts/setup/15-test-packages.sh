@@ -14,6 +14,8 @@ needs=(
   git:git
   jq:jq                 # the shell loops of the workspace guide
   openssl:openssl       # a certificate for a daemon behind TLS
+  skopeo:skopeo         # what others make of images, to compare with
+  umoci:umoci
 )
 
 inputs() { :; }

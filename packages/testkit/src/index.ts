@@ -11,8 +11,17 @@ export {
 export { homeKey } from './home-key.ts';
 export { HomeTraces } from './home-traces.ts';
 export { describeWithMemory, type MemoryDriver } from './memory-drivers.ts';
+export {
+  type LayerEntry,
+  type LayoutImage,
+  layerTar,
+  sha256Of,
+  skopeoCopy,
+  writeOciLayout,
+} from './oci-layout.ts';
 export { fillWithOddities, treeListing } from './odd-tree.ts';
 export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
 export { sharedHostRootfs } from './shared-host-image.ts';
 export { skipFor } from './skip-for.ts';
+export { registryLogin, registryRefusal, TestRegistry, type TestRegistryOptions } from './test-registry.ts';
 export { tinyImage } from './tiny-image.ts';

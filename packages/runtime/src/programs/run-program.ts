@@ -3,6 +3,8 @@ import { CoppiceError } from '@coppice/protocol';
 
 export interface ProgramOptions {
   readonly input?: string;
+  /** Besides the fixed environment. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
   /** Exit codes that are an answer and not a failure; 0 always is one. */
   readonly accept?: readonly number[];
@@ -27,7 +29,7 @@ export async function runProgram(
   const [program, ...args] = argv;
   const result = await new Promise<ProgramResult>((resolve, reject) => {
     const child = spawn(program, args, {
-      env: { PATH: systemPath, LC_ALL: 'C.UTF-8' },
+      env: { PATH: systemPath, LC_ALL: 'C.UTF-8', ...options.env },
       stdio: ['pipe', 'pipe', 'pipe'],
       signal: options.signal,
       killSignal: 'SIGKILL',
