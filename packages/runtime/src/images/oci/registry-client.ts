@@ -33,8 +33,7 @@ export interface Endpoint {
 const mostManifestBytes = 4 << 20;
 const mostErrorBytes = 64 << 10;
 
-const digestOf = (bytes: Buffer): string =>
-  `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+const digestOf = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
 /** One registry: what the distribution specification has for reading and writing images. */
 export class RegistryClient {
