@@ -55,7 +55,8 @@ static bool make_dev(const struct message *request, char *reason) {
     if (symlink(links[index][0], links[index][1]) < 0) return fail(reason, "link /%s", links[index][1]);
   if (mkdir("dev/shm", 0755) < 0 || mkdir("dev/pts", 0755) < 0 || mkdir("dev/mqueue", 0755) < 0)
     return fail(reason, "make the places below /dev");
-  if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620") < 0)
+  /* All sandboxes share the few thousand terminals of the machine. */
+  if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,max=128") < 0)
     return fail(reason, "mount /dev/pts");
   /* What lies in memory is bounded below the sandbox's limit: files there cannot be reclaimed by killing. */
   if (!mount_memory("dev/shm", "1777", message_get(request, "shm"))) return fail(reason, "mount /dev/shm");

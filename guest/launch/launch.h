@@ -33,6 +33,8 @@ struct setup {
   const char *v1_parents[hierarchies_limit];
   size_t v1_count;
   unsigned standbys;
+  /* The user id that creates the user namespace. Each sandbox has its own. */
+  uid_t owner;
   int seccomp_fd;
   int mounts_fd;
 };
@@ -42,7 +44,7 @@ int serve(struct setup *setup);
 
 /* standby.c: a process that waits inside cgroups of its own until it is told what to start. */
 void standby_main(const struct setup *setup, unsigned number, int channel) __attribute__((noreturn));
-bool cgroup_write(const char *path, const char *value);
+bool write_value(const char *path, const char *value);
 
 /* start.c: runs in a standby; returns false with the reason in `reason`. */
 enum { reason_limit = 1000 };
@@ -70,6 +72,11 @@ int hook(const char *action);
 int lend(pid_t init);
 int renew(pid_t init, const char *run);
 bool renew_listener(pid_t init, int listener, char *reason);
+
+/* own.c: the user id that owns the user namespace of a sandbox. */
+bool become_owner(uid_t owner, char *reason);
+int dump(pid_t init, char **given, size_t count);
+bool limit_watches(pid_t init, char *reason);
 
 /* namespaces.c: those that need to know nothing of the sandbox, and are made before it is asked for. */
 struct namespaces {

@@ -6,7 +6,7 @@
 
 static int usage(void) {
   fprintf(stderr, "usage: coppice-launch serve --bwrap FILE --agent FILE [--standbys N] [--v1 DIRECTORY]...\n"
-                  "       coppice-launch lend PID | renew PID DIRECTORY\n");
+                  "       coppice-launch lend PID | renew PID DIRECTORY | dump PID COMMAND...\n");
   return 2;
 }
 
@@ -16,6 +16,7 @@ int main(int count, char **arguments) {
   if (count == 1 && action) return hook(action);
   if (count == 3 && strcmp(arguments[1], "lend") == 0) return lend(atoi(arguments[2]));
   if (count == 4 && strcmp(arguments[1], "renew") == 0) return renew(atoi(arguments[2]), arguments[3]);
+  if (count > 3 && strcmp(arguments[1], "dump") == 0) return dump(atoi(arguments[2]), arguments + 3, (size_t)count - 3);
   if (count < 2 || strcmp(arguments[1], "serve") != 0) return usage();
   for (int index = 2; index < count; index += 2) {
     const char *name = arguments[index], *value = index + 1 < count ? arguments[index + 1] : NULL;

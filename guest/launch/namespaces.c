@@ -62,7 +62,7 @@ static bool enter_bare_mounts(const struct setup *setup, char *reason) {
 }
 
 static bool enter_empty_network(const struct setup *setup, char *reason) {
-  (void)setup;
+  if (!become_owner(setup->owner, reason)) return false;
   if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) return fail(reason, "make a user and a network namespace");
   return raise_loopback(reason);
 }

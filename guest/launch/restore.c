@@ -210,7 +210,7 @@ bool restore_container(const struct setup *setup, const struct namespaces *ahead
   if (!attach_images(&yard, images, map, message_get(request, "map-name"), reason)) return false;
   if (!enter_root(ahead, &trees, request, &yard, reason)) return false;
   if (!run_criu(request, &yard, cgroup, &init, reason)) return false;
-  if (!renew_listener(init, listener, reason)) return false;
+  if (!limit_watches(init, reason) || !renew_listener(init, listener, reason)) return false;
   if (!process_started(init, &started)) return fail(reason, "the sandbox ended right after it was restored");
   message_put(reply, "pid", "%d", (int)init);
   message_put(reply, "started", "%llu", started);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
@@ -76,12 +77,39 @@ static void judge_personality(void) {
   close_block(block);
 }
 
-/* vsock reaches the hypervisor, AF_ALG the kernel's crypto: neither is bound to a namespace. */
-static void judge_socket(void) {
-  unsigned short block = open_block(__NR_socket);
-  load(LOW_WORD(0));
-  answer_if_equal(AF_VSOCK, REFUSE);
-  answer_if_equal(AF_ALG, REFUSE);
+/*
+ * Other families reach past the namespaces (vsock the hypervisor, AF_ALG the kernel's crypto) or load rarely used modules. Of
+ * netlink, programs need what tells about links, sockets and devices. The kernel charges no cgroup for messages that wait in netlink
+ * sockets, so processes may not use them to talk to each other.
+ */
+static void judge_sockets(void) {
+  static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6};
+  static const uint32_t protocols[] = {NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_KOBJECT_UEVENT};
+  static const uint32_t calls[] = {__NR_socket, __NR_socketpair};
+  for (size_t call = 0; call < sizeof calls / sizeof *calls; call++) {
+    unsigned short block = open_block(calls[call]);
+    load(LOW_WORD(0));
+    for (size_t index = 0; index < sizeof families / sizeof *families; index++)
+      answer_if_equal(families[index], SECCOMP_RET_ALLOW);
+    add(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 1, 0);
+    answer(SECCOMP_RET_ERRNO | EAFNOSUPPORT);
+    load(LOW_WORD(2));
+    for (size_t index = 0; index < sizeof protocols / sizeof *protocols; index++)
+      answer_if_equal(protocols[index], SECCOMP_RET_ALLOW);
+    answer(SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
+    close_block(block);
+  }
+}
+
+/* Packet filters are compiled into memory that the whole machine shares. When it is used up, no sandbox can start. */
+static void judge_setsockopt(void) {
+  static const uint32_t options[] = {SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF};
+  unsigned short block = open_block(__NR_setsockopt);
+  load(LOW_WORD(1));
+  add(BPF_JMP | BPF_JEQ | BPF_K, SOL_SOCKET, 1, 0);
+  answer(SECCOMP_RET_ALLOW);
+  load(LOW_WORD(2));
+  for (size_t index = 0; index < sizeof options / sizeof *options; index++) answer_if_equal(options[index], REFUSE);
   answer(SECCOMP_RET_ALLOW);
   close_block(block);
 }
@@ -119,7 +147,8 @@ int make_seccomp_program(void) {
   load(offsetof(struct seccomp_data, nr));
   judge_clone();
   judge_personality();
-  judge_socket();
+  judge_sockets();
+  judge_setsockopt();
   judge_ioctl();
   judge_lists();
   int fd = memfd_create("coppice-seccomp", MFD_CLOEXEC);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -93,6 +94,22 @@ static void forget(struct source *source) {
   free(source);
 }
 
+/*
+ * User ids that no person, service or sandbox has. Each launcher starts at a random one, so that two homes, or a daemon and
+ * its successor, use different ids.
+ */
+enum { first_owner = 0x70000000, owner_count = 0x0ffe0000 };
+
+static uid_t owner_of(uid_t first, unsigned number) {
+  return (uid_t)(first_owner + (first - first_owner + (uint64_t)number) % owner_count);
+}
+
+static uid_t any_owner(void) {
+  uint32_t random;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) abort();
+  return owner_of(first_owner, random);
+}
+
 /* A standby keeps its channel, the filter and the bare mounts; whatever else the server holds open is none of its business. */
 static void become_standby(unsigned number, int channel) {
   sigset_t none;
@@ -109,6 +126,7 @@ static void become_standby(unsigned number, int channel) {
   syscall(SYS_close_range, first_kept + kept_count, ~0U, 0);
   settings->seccomp_fd = first_kept + 1;
   settings->mounts_fd = first_kept + 2;
+  settings->owner = owner_of(settings->owner, number);
   setsid();
   standby_main(settings, number, first_kept);
 }
@@ -312,6 +330,7 @@ int serve(struct setup *setup) {
   int ended = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
   events = epoll_create1(EPOLL_CLOEXEC);
   refill_clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  setup->owner = any_owner();
   setup->seccomp_fd = make_seccomp_program();
   if (ended < 0 || events < 0 || refill_clock < 0 || setup->seccomp_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
       !watch(from_daemon, STDIN_FILENO) || !watch(from_kernel, ended) ||

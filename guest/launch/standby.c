@@ -16,7 +16,7 @@
  * inside, children are born there at no cost. So a few processes are moved ahead of time into version 1 cgroups with a
  * provisional name, which is then changed. Version 2 needs none of this: clone3 puts a child where it belongs.
  */
-bool cgroup_write(const char *path, const char *value) {
+bool write_value(const char *path, const char *value) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
   size_t length = strlen(value);
@@ -46,7 +46,7 @@ static bool enter_cgroups(const struct setup *setup, unsigned number, char *reas
     standby_path(path, setup->v1_parents[index], number);
     if (!make_in(setup->v1_parents[index], path)) return fail(reason, "make %s", path);
     snprintf(procs, sizeof procs, "%s/cgroup.procs", path);
-    if (!cgroup_write(procs, "0")) return fail(reason, "enter %s", path);
+    if (!write_value(procs, "0")) return fail(reason, "enter %s", path);
   }
   return true;
 }
@@ -56,7 +56,7 @@ static void leave_cgroups(const struct setup *setup, unsigned number) {
   char path[PATH_MAX], procs[PATH_MAX + 16];
   for (size_t index = 0; index < setup->v1_count; index++) {
     snprintf(procs, sizeof procs, "%s/../cgroup.procs", setup->v1_parents[index]);
-    cgroup_write(procs, "0");
+    write_value(procs, "0");
     standby_path(path, setup->v1_parents[index], number);
     rmdir(path);
     rmdir(setup->v1_parents[index]);
@@ -82,7 +82,7 @@ static bool apply_limits(const struct message *request, char *reason) {
     if (!blank || (size_t)(blank - entry) >= sizeof path) return fail(reason, "malformed limit %s", entry);
     memcpy(path, entry, (size_t)(blank - entry));
     path[blank - entry] = '\0';
-    if (!cgroup_write(path, blank + 1)) return fail(reason, "set %s to %s", path, blank + 1);
+    if (!write_value(path, blank + 1)) return fail(reason, "set %s to %s", path, blank + 1);
   }
   return true;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,16 @@ void enter_cgroups(const struct plan *plan) {
     if (fd < 0 || write(fd, "0", 1) != 1) die(plan->cgroup_files[i]);
     close(fd);
   }
+}
+
+/* Each file that a sandbox opens is open in two processes of runsc, and the machine has a limited number of open files. */
+void limit_open_files(void) {
+  enum { open_files_limit = 65536 };
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) die("read the limit of open files");
+  if (limit.rlim_max > open_files_limit) limit.rlim_max = open_files_limit;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) < 0) die("limit open files");
 }
 
 /*

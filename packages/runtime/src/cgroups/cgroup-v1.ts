@@ -1,6 +1,14 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
 import type { MachineLimits, MachineUsage } from '../driver.ts';
-import { makeCgroup, readCgroupFile, readCgroupNumber, writeCgroupFile } from './cgroup-files.ts';
+import {
+  makeCgroup,
+  memoryInUse,
+  readCgroupFile,
+  readCgroupNumber,
+  writeCgroupFile,
+} from './cgroup-files.ts';
 import {
   type CgroupFreezer,
   type CgroupHierarchy,
@@ -13,12 +21,28 @@ import { until } from './until.ts';
 
 const deadlineMs = 30_000;
 
+/**
+ * How much of the memory limit network buffers may take. Version 1 counts them apart from other memory, so a sandbox can use this
+ * much on top of its limit. Without it they have no limit.
+ */
+const networkShare = 1 / 4;
+const networkLimit = 'memory.kmem.tcp.limit_in_bytes';
+
 export class CgroupV1 implements CgroupHierarchy {
   readonly #mounts: ReadonlyMap<string, string>;
+  /** The memory limits that this kernel knows, each with its share of the sandbox's limit. */
+  readonly #memoryLimits: readonly { readonly name: string; readonly share: number }[];
 
   /** Takes the controllers to use, with their mount points. */
   constructor(mounts: ReadonlyMap<string, string>) {
     this.#mounts = mounts;
+    const root = mounts.get('memory') ?? '';
+    // The kernel may have been built without the last two.
+    this.#memoryLimits = [
+      { name: 'memory.limit_in_bytes', share: 1 },
+      { name: 'memory.memsw.limit_in_bytes', share: 1 },
+      { name: networkLimit, share: networkShare },
+    ].filter(({ name }) => existsSync(join(root, name)));
   }
 
   directories(group: string): string[] {
@@ -27,6 +51,10 @@ export class CgroupV1 implements CgroupHierarchy {
 
   prepare(parent: string): void {
     for (const directory of this.directories(parent)) makeCgroup(directory);
+    const memory = this.#in('memory', parent);
+    // With the first such limit the kernel patches its own code, which stops every processor. Better here than at a start.
+    if (memory !== undefined && this.#memoryLimits.some(({ name }) => name === networkLimit))
+      writeCgroupFile(join(memory, networkLimit), '-1');
   }
 
   settings(group: string, limits: MachineLimits): CgroupSetting[] {
@@ -39,9 +67,9 @@ export class CgroupV1 implements CgroupHierarchy {
     // Memory with swap may never be less than memory alone: what grows, grows from the outer one.
     if (first !== undefined && readCgroupNumber(first.file) < limits.memoryBytes) memory.reverse();
     // Memory first: it alone can be refused, and then nothing has changed.
-    for (const { file, value } of [...memory, ...this.#cpu(group, limits), ...this.#pids(group, limits)]) {
+    writeAllOrNone(memory, limits.memoryBytes);
+    for (const { file, value } of [...this.#cpu(group, limits), ...this.#pids(group, limits)])
       writeCgroupFile(file, value);
-    }
   }
 
   usage(group: string): Partial<MachineUsage> {
@@ -74,19 +102,31 @@ export class CgroupV1 implements CgroupHierarchy {
   #memory(group: string, limits: MachineLimits): CgroupSetting[] {
     const directory = this.#in('memory', group);
     if (directory === undefined) return [];
-    const value = String(limits.memoryBytes);
-    const settings = [{ file: join(directory, 'memory.limit_in_bytes'), value }];
-    const root = this.#mounts.get('memory');
-    // Absent where the kernel does not count swap.
-    if (root !== undefined && readCgroupFile(join(root, 'memory.memsw.limit_in_bytes')) !== '') {
-      settings.push({ file: join(directory, 'memory.memsw.limit_in_bytes'), value });
-    }
-    return settings;
+    return this.#memoryLimits.map(({ name, share }) => ({
+      file: join(directory, name),
+      value: String(Math.floor(limits.memoryBytes * share)),
+    }));
   }
 
   #pids(group: string, limits: MachineLimits): CgroupSetting[] {
     const directory = this.#in('pids', group);
     return directory === undefined ? [] : [{ file: join(directory, 'pids.max'), value: String(limits.pids) }];
+  }
+}
+
+function writeAllOrNone(settings: readonly CgroupSetting[], memoryBytes: number): void {
+  const before: CgroupSetting[] = [];
+  try {
+    for (const { file, value } of settings) {
+      const previous = readCgroupFile(file).trim();
+      writeCgroupFile(file, value);
+      before.unshift({ file, value: previous });
+    }
+  } catch (error) {
+    for (const { file, value } of before) writeCgroupFile(file, value);
+    throw error instanceof CoppiceError && error.code === 'wrong_state'
+      ? memoryInUse(memoryBytes, error)
+      : error;
   }
 }
 

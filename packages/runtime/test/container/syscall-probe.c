@@ -2,6 +2,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/filter.h>
+#include <linux/netlink.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -22,7 +25,10 @@ static long try_clone(unsigned long flags) {
 }
 
 int main(void) {
-  int own = open("/proc/self/ns/net", O_RDONLY);
+  int own = open("/proc/self/ns/net", O_RDONLY), tcp = socket(AF_INET, SOCK_STREAM, 0), on = 1, pair[2];
+  struct sock_filter code = {BPF_RET | BPF_K, 0, 0, 0};
+  struct sock_fprog filter = {1, &code};
+  aio_context_t context = 0;
   show("mount", syscall(SYS_mount, "none", "/tmp", "tmpfs", 0, ""));
   show("umount2", syscall(SYS_umount2, "/proc/sys", 2));
   show("pivot_root", syscall(SYS_pivot_root, "/", "/"));
@@ -57,7 +63,18 @@ int main(void) {
   show("raw-socket", socket(AF_INET, SOCK_RAW, 1));
   show("packet-socket", socket(AF_PACKET, SOCK_RAW, 0));
   show("vsock", socket(AF_VSOCK, SOCK_STREAM, 0));
-  show("tcp-socket", socket(AF_INET, SOCK_STREAM, 0));
+  show("crypto-socket", socket(AF_ALG, SOCK_SEQPACKET, 0));
+  show("tipc-pair", socketpair(AF_TIPC, SOCK_STREAM, 0, pair));
+  show("audit-netlink", socket(AF_NETLINK, SOCK_RAW, NETLINK_AUDIT));
+  show("process-netlink", socket(AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK));
+  show("link-netlink", socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE));
+  show("unix-pair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+  show("tcp-socket", tcp);
+  show("socket-option", setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  show("socket-filter", setsockopt(tcp, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
+  show("port-filter", setsockopt(tcp, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter));
+  show("io_setup", syscall(SYS_io_setup, 1, &context));
+  show("memfd_secret", syscall(447, 0));
   show("terminal-input", syscall(SYS_ioctl, 0, 0x5412, "x"));
   show("terminal-input-wide", syscall(SYS_ioctl, 0, 0x100005412UL, "x"));
   show("unknown", syscall(1000));

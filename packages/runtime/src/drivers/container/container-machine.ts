@@ -10,7 +10,7 @@ import { freezeBetweenStarts } from './between-starts.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
 import { type CheckpointRecord, writeCheckpointRecord } from './checkpoint-record.ts';
 import { mountsFromHost } from './container-mounts.ts';
-import { dumpMemory } from './criu.ts';
+import { dumpMemory, giveToRoot } from './criu.ts';
 import type { Launcher } from './launcher.ts';
 import { borrowDescriptors } from './lent-descriptors.ts';
 import { hasOutsideConnections } from './outside-connections.ts';
@@ -107,6 +107,7 @@ export class ContainerMachine implements Machine {
         await lent.giveBack();
       }
       const pauseMs = performance.now() - startedMs;
+      await giveToRoot(directory);
       namePagesByProcess(directory);
       return { pauseMs };
     } finally {
@@ -144,6 +145,7 @@ export class ContainerMachine implements Machine {
     await mkdir(directory, { recursive: true, mode: 0o711 });
     writeCheckpointRecord(directory, record);
     return dumpMemory(criu, {
+      launch: this.#parts.launcher.program,
       sandboxId: this.id,
       pid,
       directory,

@@ -1,11 +1,14 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
+import { lchown, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { startFailure, systemPath } from '../../programs/run-program.ts';
 import type { CheckpointRecord } from './checkpoint-record.ts';
 
 export interface DumpRequest {
+  /** The program coppice-launch. */
+  readonly launch: string;
   readonly sandboxId: string;
   readonly pid: number;
   readonly directory: string;
@@ -50,13 +53,19 @@ export const dumpMemory = async (program: string, request: DumpRequest): Promise
     ...request.watched.flatMap((place) => ['--irmap-scan-path', place]),
     ...record.mounts.flatMap((place) => ['--external', `mnt[${place}]:${place}`]),
   ];
-  const { code, said } = await run(program, args, request.onStarted);
+  const command = ['dump', String(request.pid), program, ...args];
+  const { code, said } = await run(request.launch, command, request.onStarted);
   const log = join(request.workDir, logName);
   const reason = code === 0 ? undefined : (firstError(log) ?? said);
   rmSync(log, { force: true });
   if (reason?.startsWith('Timeout reached')) return false;
   if (reason !== undefined) throw dumpFailure(request.sandboxId, reason);
   return true;
+};
+
+/** CRIU may have run as the owner of the sandbox's user namespace. */
+export const giveToRoot = async (directory: string): Promise<void> => {
+  for (const name of await readdir(directory)) await lchown(join(directory, name), 0, 0);
 };
 
 /** In a session of its own: an interrupt typed at the daemon's terminal must not end it. */
