@@ -77,7 +77,7 @@ module.exports = {
         'Services and domain are the same whichever door a request came through and wherever state is kept.',
       severity: 'error',
       from: { path: '^packages/daemon/src/(domain|services)/' },
-      to: { path: '^packages/daemon/src/api/' },
+      to: { path: '^packages/daemon/src/(api|doors)/' },
     },
     {
       name: 'packages-are-entered-by-the-front-door',

@@ -76,7 +76,7 @@ export const conformanceServer = (): Server => {
     }
     const exchange = new SingleExchange(response);
     const caller = {
-      principal: { tokenId: 'conformance', scope: 'admin' as const },
+      principal: { tokenId: 'conformance', scope: { kind: 'admin' as const } },
       session: 'conformance',
       signal: new AbortController().signal,
     };

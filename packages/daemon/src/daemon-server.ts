@@ -2,15 +2,19 @@ import { rmSync } from 'node:fs';
 import { chmod, rename, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
-import { createHandlers } from './api/http/handlers.ts';
 import { HostCheck } from './api/http/host-check.ts';
-import { OpenSockets } from './api/http/open-sockets.ts';
-import { RateLimiter } from './api/http/rate-limiter.ts';
-import { HttpServer } from './api/http/server.ts';
+import { HttpServer, httpTimeouts } from './api/http/server.ts';
 import { registerMcp } from './api/mcp/register-mcp.ts';
 import type { Config } from './config/config.ts';
+import { affordableConnections } from './config/descriptors.ts';
 import type { Home } from './config/home.ts';
 import type { Daemon } from './daemon.ts';
+import { Calls } from './doors/calls.ts';
+import { Connections } from './doors/connections.ts';
+import { Gate } from './doors/gate.ts';
+import { createHandlers } from './doors/handlers.ts';
+import { RateLimiter } from './doors/rate-limiter.ts';
+import { dropUnreadRest } from './doors/unread-rest.ts';
 import type { Log } from './services/log.ts';
 import { version } from './version.ts';
 
@@ -32,14 +36,20 @@ export class DaemonServer {
   readonly #http: HttpServer;
   readonly #local: Server;
   readonly #home: Home;
-  readonly #sockets: OpenSockets;
+  readonly #connections: readonly Connections[];
 
-  private constructor(url: string, http: HttpServer, local: Server, home: Home, sockets: OpenSockets) {
+  private constructor(
+    url: string,
+    http: HttpServer,
+    local: Server,
+    home: Home,
+    connections: readonly Connections[],
+  ) {
     this.url = url;
     this.#http = http;
     this.#local = local;
     this.#home = home;
-    this.#sockets = sockets;
+    this.#connections = connections;
   }
 
   static async listen({
@@ -50,31 +60,38 @@ export class DaemonServer {
     log,
   }: DaemonServerOptions): Promise<DaemonServer> {
     const { services } = daemon;
-    const { requests_per_s: perSecond, burst } = config.limits;
-    const rateLimiter = new RateLimiter({ perSecond, burst });
+    const { limits } = config;
     const onInternalError = (error: unknown, where: string) =>
       log.error({ err: error, where }, 'a call failed unexpectedly');
+    const gate = new Gate({
+      rateLimiter: new RateLimiter({ perSecond: limits.requests_per_s, burst: limits.burst }),
+      authenticate: (secret) => services.tokens.authenticate(secret),
+      sandboxId: (ref) => services.sandboxes.find(ref),
+    });
+    const calls = new Calls(gate, createHandlers(services));
+    const places = affordableConnections(limits.connections);
+    const connections = { network: new Connections(places), home: new Connections(places) };
+    const requestTimeoutMs = limits.request_timeout_s * 1000;
     const http = await HttpServer.create({
       version,
-      handlers: createHandlers(services),
+      gate,
+      calls,
       hostCheck: new HostCheck(config.allowed_hosts),
-      rateLimiter,
-      stalledReaderMs: config.limits.stalled_reader_s * 1000,
-      authenticate: (secret) => services.tokens.authenticate(secret),
-      sandboxId: (ref) => services.sandboxes.idOf(ref),
+      connections,
+      requestTimeoutMs,
+      stalledReaderMs: limits.stalled_reader_s * 1000,
+      stalledSenderMs: limits.stalled_sender_s * 1000,
       onInternalError,
     });
-    await registerMcp(http.app, {
+    await registerMcp(http, {
       services,
       version,
-      rateLimiter,
       transferDir: config.transfer_dir ?? home.transferDir,
       vaultDir: home.vaultDir,
-      maxSandboxesPerSession: config.limits.sandboxes_per_session,
+      maxSandboxesPerSession: limits.sandboxes_per_session,
       onInternalError,
     });
-    const sockets = new OpenSockets();
-    sockets.watch(http.app.server);
+    connections.network.watch(http.app.server);
     const url = await http.app.listen({ ...config.listen }).catch((cause: NodeJS.ErrnoException) => {
       if (cause.code !== 'EADDRINUSE') throw cause;
       throw new CoppiceError(
@@ -88,6 +105,7 @@ export class DaemonServer {
     });
     http.app.server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const beganMs = performance.now();
+      dropUnreadRest(request, response);
       response.once('close', () => {
         daemon.observeRequest(
           { method: request.method ?? '', route: http.templateOf(request) },
@@ -96,8 +114,8 @@ export class DaemonServer {
         );
       });
     });
-    const local = createServer();
-    sockets.watch(local);
+    const local = createServer(httpTimeouts(requestTimeoutMs));
+    connections.home.watch(local);
     for (const event of ['request', 'upgrade'] as const)
       local.on(event, (...parts: unknown[]) => http.app.server.emit(event, ...parts));
     rmSync(home.socketFile, { force: true });
@@ -106,7 +124,7 @@ export class DaemonServer {
       local.listen(home.socketFile, resolve);
     });
     await chmod(home.socketFile, 0o600);
-    const server = new DaemonServer(url, http, local, home, sockets);
+    const server = new DaemonServer(url, http, local, home, Object.values(connections));
     await server.#announce(configDigest);
     return server;
   }
@@ -115,7 +133,12 @@ export class DaemonServer {
     rmSync(this.#home.daemonFile, { force: true });
     this.#local.closeAllConnections();
     const localClosed = new Promise((resolve) => this.#local.close(resolve));
-    await this.#sockets.endWith(Promise.all([localClosed, this.#http.app.close()]), closeGraceMs);
+    // A server by itself would wait for those that became WebSockets.
+    const timer = setTimeout(() => {
+      for (const connections of this.#connections) connections.destroyAll();
+    }, closeGraceMs);
+    await Promise.all([localClosed, this.#http.app.close()]);
+    clearTimeout(timer);
     rmSync(this.#home.socketFile, { force: true });
   }
 

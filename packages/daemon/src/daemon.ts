@@ -6,6 +6,7 @@ import { IdSource, networkPolicySchema } from '@coppice/protocol';
 import { ContainerDriver, GvisorDriver, ImageStore, NftNetwork } from '@coppice/runtime';
 import { createDiskStore, type DiskStore, openPool, Parcels, type Pool } from '@coppice/store';
 import type { Config } from './config/config.ts';
+import { affordableConnections } from './config/descriptors.ts';
 import type { Home } from './config/home.ts';
 import type { Programs } from './config/programs.ts';
 import { openDatabase } from './db/open-database.ts';
@@ -170,7 +171,14 @@ export class Daemon {
     });
     const pauser = new Pauser(core, lifecycle);
     const guests = new GuestDoor({ finder, machines, activity, locks, waker: pauser });
-    const ports: PortService = new PortService({ state, journal, finder, guests, log });
+    const ports: PortService = new PortService({
+      state,
+      journal,
+      finder,
+      guests,
+      log,
+      maxConnections: affordableConnections(config.limits.forward_connections),
+    });
     const names = new SandboxNames(state);
     const warm: WarmPool = new WarmPool({
       size: config.warm_pool,
@@ -262,7 +270,7 @@ export class Daemon {
 
     const services: Services = {
       sandboxes: {
-        idOf: (ref) => sandboxes.idOf(ref),
+        find: (ref) => sandboxes.find(ref),
         peek: (ref) => sandboxes.peek(ref),
         environment: (ref) => sandboxes.environment(ref),
         create: (input, call) => sandboxes.create(input, call),

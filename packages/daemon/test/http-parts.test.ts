@@ -3,8 +3,10 @@ import { CoppiceError, errorKinds, routes } from '@coppice/protocol';
 import { describe, expect, it } from 'vitest';
 import { HostCheck } from '../src/api/http/host-check.ts';
 import { openApiDocument } from '../src/api/http/openapi.ts';
-import { toCoppiceError, toProblem } from '../src/api/http/problem.ts';
-import { RateLimiter } from '../src/api/http/rate-limiter.ts';
+import { affordableConnections } from '../src/config/descriptors.ts';
+import { JsonShape } from '../src/doors/json-shape.ts';
+import { toCoppiceError, toProblem } from '../src/doors/problem.ts';
+import { RateLimiter } from '../src/doors/rate-limiter.ts';
 import { outputText, unfinishedTail } from '../src/services/output-text.ts';
 import { version } from '../src/version.ts';
 
@@ -52,6 +54,45 @@ describe('the limit of calls', () => {
     nowMs = 500;
     limiter.take('a');
     expect(codeOf(() => limiter.take('a'))).toBe('rate_limited');
+  });
+
+  it('counts a large document as a second’s worth of calls, and never as more', () => {
+    let nowMs = 0;
+    const limiter = new RateLimiter({ perSecond: 10, burst: 10 }, () => nowMs);
+    limiter.take('a');
+    limiter.charge('a', 2 ** 40);
+    expect(codeOf(() => limiter.take('a'))).toBe('rate_limited');
+    limiter.take('b');
+    nowMs = 200;
+    limiter.take('a');
+  });
+});
+
+describe('the places for connections', () => {
+  it('are as many as asked for where half of the descriptors are left for work, and fewer otherwise', () => {
+    const limits = (files: string) => `Max open files            ${files}               1048576   files`;
+    expect(affordableConnections(1000, limits('1048576'))).toBe(1000);
+    expect(affordableConnections(1000, limits('1024'))).toBe(170);
+    expect(affordableConnections(1000, limits('unlimited'))).toBe(1000);
+  });
+});
+
+describe('the shape of a JSON document', () => {
+  const feed = (parts: Iterable<string>) => {
+    const shape = new JsonShape();
+    for (const part of parts) shape.feed(Buffer.from(part));
+  };
+
+  it('is taken for what it is, wherever it is cut into pieces', () => {
+    const document = JSON.stringify({ a: '[,"\\'.repeat(30_000), b: [1, { c: '\\"' }], d: {} });
+    expect(() => feed([document])).not.toThrow();
+    expect(() => feed(document)).not.toThrow();
+  });
+
+  it('is refused where it is too deep or has too many values', () => {
+    expect(() => feed('['.repeat(64))).not.toThrow();
+    expect(codeOf(() => feed('[{"a":'.repeat(33)))).toBe('too_large');
+    expect(codeOf(() => feed(['[', '0,'.repeat(20_001)]))).toBe('too_large');
   });
 });
 

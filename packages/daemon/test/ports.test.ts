@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createConnection, createServer } from 'node:net';
+import { createConnection, createServer, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
@@ -108,5 +108,31 @@ describe('port forwards', () => {
     await sandbox.pause({ keep: 'disk' });
     await say(port, 'wake up');
     await eventually('it runs', async () => (await sandbox.inspect()).state === 'running');
+  });
+
+  test('take no more connections than config.json says, and one port no more than half of them', async () => {
+    const config = { limits: { forward_connections: 20 } };
+    await using bounded = await RunningDaemon.start({ config });
+    await using served = await bounded.client.sandboxes.create();
+    await bring(served, '/usr/bin/perl');
+    await served.jobs.start(['/usr/bin/perl', '-e', echoServer]);
+    const { host_port: port } = await served.ports.forward(8080);
+    await eventually('it answers', async () => (await say(port, 'hello')) === 'HELLO');
+    const open = new Set<Socket>();
+    const held = Array.from({ length: 200 }, () => {
+      const socket = createConnection({ port, host: '127.0.0.1' });
+      socket.on('error', () => {});
+      socket.on('close', () => open.delete(socket));
+      open.add(socket);
+      return socket;
+    });
+    try {
+      await eventually('the surplus is closed', async () => open.size <= 10);
+      expect(open.size).toBeGreaterThan(0);
+      expect((await served.exec('echo still')).stdout).toBe('still\n');
+    } finally {
+      for (const socket of held) socket.destroy();
+    }
+    await eventually('it answers again', async () => (await say(port, 'again')) === 'AGAIN');
   });
 });

@@ -6,5 +6,6 @@ export * from './machine.ts';
 export * from './processes.ts';
 export * from './routes.ts';
 export * from './sandboxes.ts';
+export * from './scopes.ts';
 export * from './snapshots.ts';
 export * from './socket.ts';

@@ -9,17 +9,24 @@ import * as snapshots from './snapshots.ts';
 /** How the answer comes: one JSON document, a byte stream, server-sent events, or a WebSocket. */
 export type Answer = 'json' | 'bytes' | 'events' | 'socket' | 'text';
 
+/** `public`: no token; `sandbox`: an admin token or the sandbox's own; `admin`: an admin token. */
+export type Access = 'public' | 'sandbox' | 'admin';
+
+/** A JSON document in a body: what most calls need, what holds an environment, and what holds the content of files. */
+export const documentBytes = { usual: 65_536, environment: 4_194_304, content: 37_748_736 } as const;
+
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly path: string;
   readonly tag: string;
   readonly summary: string;
-  /** `public`: no token; `sandbox`: an admin token or the sandbox's own; `admin`: an admin token. */
-  readonly scope: 'public' | 'sandbox' | 'admin';
+  readonly scope: Access;
   readonly answer: Answer;
   readonly params?: z.ZodObject;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
+  /** The largest document it takes; `documentBytes.usual` where nothing is said. */
+  readonly bodyBytes?: number;
   /** The body is a byte stream instead of JSON. */
   readonly upload?: true;
   /** Of the JSON document, or of each event. */
@@ -103,6 +110,7 @@ export const routes = {
     scope: 'admin',
     answer: 'json',
     body: sandboxes.createSandboxSchema,
+    bodyBytes: documentBytes.environment,
     result: sandboxes.createdSandboxSchema,
     status: 201,
   }),
@@ -125,6 +133,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: sandboxes.updateSandboxSchema,
+    bodyBytes: documentBytes.environment,
     result: sandboxes.sandboxSchema,
   }),
   destroySandbox: route({
@@ -189,6 +198,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: processes.execSchema,
+    bodyBytes: documentBytes.content,
     result: processes.execResultSchema,
   }),
   execEvents: route({
@@ -200,6 +210,7 @@ export const routes = {
     answer: 'events',
     params: sandbox,
     body: processes.execSchema,
+    bodyBytes: documentBytes.content,
     result: z.unknown(),
   }),
   execStream: route({
@@ -220,6 +231,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: processes.startJobSchema,
+    bodyBytes: documentBytes.environment,
     result: processes.jobSchema,
     status: 201,
   }),
@@ -274,6 +286,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: processes.openTerminalSchema,
+    bodyBytes: documentBytes.environment,
     result: processes.terminalSchema,
     status: 201,
   }),
@@ -350,6 +363,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: files.editFileSchema,
+    bodyBytes: documentBytes.content,
     result: files.editedSchema,
   }),
   listFiles: route({
@@ -545,6 +559,7 @@ export const routes = {
     answer: 'json',
     params: snapshot,
     body: snapshots.forkSnapshotSchema,
+    bodyBytes: documentBytes.environment,
     result: snapshots.forkedSchema,
     status: 201,
   }),
@@ -557,6 +572,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: snapshots.forkSandboxSchema,
+    bodyBytes: documentBytes.environment,
     result: snapshots.forkedSchema,
     status: 201,
   }),

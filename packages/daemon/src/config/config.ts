@@ -49,6 +49,14 @@ const configSchema = z.strictObject({
       events_days: z.int().min(1).max(3650).default(90),
       /** Who takes no byte of a download or an export for this long is taken for gone. */
       stalled_reader_s: z.int().min(1).max(86_400).default(600),
+      /** The same for who is waited for and sends no byte of an upload. */
+      stalled_sender_s: z.int().min(1).max(86_400).default(600),
+      /** How long the head of a request may take to arrive, and how long a JSON document in its body. */
+      request_timeout_s: z.int().min(1).max(3600).default(30),
+      /** At the port, and as many again at the socket of the home; each at most a sixth of the files it may have open. */
+      connections: z.int().min(8).max(100_000).default(1000),
+      /** To forwarded ports, all together; one port may have half of them. */
+      forward_connections: z.int().min(8).max(100_000).default(1000),
       /** Of all sandboxes that run, by what they were promised; null: no limit. */
       total_memory_mb: z.int().min(16).nullable().default(null),
       /** Per token. */

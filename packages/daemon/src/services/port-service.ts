@@ -16,6 +16,8 @@ export interface PortServiceParts {
   readonly finder: SandboxFinder;
   readonly guests: GuestAccess;
   readonly log: Log;
+  /** Connections of all forwards together; each takes descriptors of the daemon. One forward may have half of them. */
+  readonly maxConnections: number;
 }
 
 interface Listener {
@@ -28,6 +30,7 @@ export class PortService {
   readonly #parts: PortServiceParts;
   /** By host port. */
   readonly #listeners = new Map<number, Listener>();
+  #connections = 0;
   /** Forwards of one sandbox change one after another. */
   readonly #locks = new KeyedLock();
 
@@ -123,9 +126,18 @@ export class PortService {
 
   async #listen(sandboxId: string, guestPort: number, wanted: number): Promise<{ hostPort: number }> {
     const sockets = new Set<Socket>();
+    const { maxConnections } = this.#parts;
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
+      if (this.#connections >= maxConnections || sockets.size >= maxConnections / 2) {
+        socket.resetAndDestroy();
+        return;
+      }
+      this.#connections += 1;
       sockets.add(socket);
-      socket.on('close', () => sockets.delete(socket));
+      socket.on('close', () => {
+        this.#connections -= 1;
+        sockets.delete(socket);
+      });
       socket.on('error', () => socket.destroy());
       void this.#serve(sandboxId, guestPort, socket);
     });

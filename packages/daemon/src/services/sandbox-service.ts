@@ -54,8 +54,8 @@ export class SandboxService {
     this.#home = parts.home;
   }
 
-  idOf(ref: string): string {
-    return this.#core.finder.get(ref).id;
+  find(ref: string): string | undefined {
+    return this.#core.finder.find(ref)?.id;
   }
 
   peek(ref: string): Sandbox {

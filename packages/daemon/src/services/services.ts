@@ -26,6 +26,7 @@ import type {
   restoreSchema,
   Sandbox,
   SandboxDetail,
+  Scope,
   Snapshot,
   Token,
   updateSandboxSchema,
@@ -39,7 +40,7 @@ import type { JobService } from './job-service.ts';
 import type { TerminalService } from './terminal-service.ts';
 
 /** Told how far a long operation is; called often, shows nothing by itself. */
-type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
+export type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
@@ -48,15 +49,14 @@ export interface CallOptions {
 
 export interface Principal {
   readonly tokenId: string;
-  /** `admin`, or `sandbox:<id>`. */
-  readonly scope: string;
+  readonly scope: Scope;
 }
 
 /** Everything the doors (HTTP, MCP) may call. Every `ref` is an id or a name. */
 export interface Services {
   readonly sandboxes: {
-    /** The id behind an id or a name; throws not_found. */
-    idOf(ref: string): string;
+    /** The id behind an id or a name; undefined where there is none. */
+    find(ref: string): string | undefined;
     /** What is written down of it, without measuring anything; throws not_found. */
     peek(ref: string): Sandbox;
     /** Values included, so for no answer: to know what must not be in one. */

@@ -4,6 +4,7 @@ import {
   type createdTokenSchema,
   type createTokenSchema,
   type IdSource,
+  parseScope,
   type Token,
 } from '@coppice/protocol';
 import type { z } from 'zod';
@@ -31,13 +32,15 @@ export class TokenService {
     for (const record of state.tokens.all()) this.#known.set(record.secretSha256, record);
   }
 
-  /** Undefined for a secret that is unknown, revoked or expired. */
+  /** Undefined for a secret that is unknown, revoked or expired, or whose scope is of a kind that is not known here. */
   authenticate(secret: string): Principal | undefined {
     const record = this.#known.get(digest(secret));
     if (record === undefined || (record.expiresAtMs !== null && record.expiresAtMs <= this.#now()))
       return undefined;
+    const scope = parseScope(record.scope);
+    if (scope === undefined) return undefined;
     this.#markUse(record);
-    return { tokenId: record.id, scope: record.scope };
+    return { tokenId: record.id, scope };
   }
 
   async list(): Promise<Token[]> {
@@ -45,9 +48,9 @@ export class TokenService {
   }
 
   async create(input: z.output<typeof createTokenSchema>): Promise<z.output<typeof createdTokenSchema>> {
-    const [, sandboxId] = input.scope.split(':');
-    if (sandboxId !== undefined && this.#state.sandboxes.byId(sandboxId) === undefined)
-      throw new CoppiceError('not_found', `there is no sandbox ${sandboxId} for a token to reach`, {
+    const scope = parseScope(input.scope);
+    if (scope?.kind === 'sandbox' && this.#state.sandboxes.byId(scope.sandboxId) === undefined)
+      throw new CoppiceError('not_found', `there is no sandbox ${scope.sandboxId} for a token to reach`, {
         hint: 'List them with `coppice ls`.',
       });
     if (this.#state.tokens.all().some((token) => token.name === input.name))

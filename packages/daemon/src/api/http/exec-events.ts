@@ -1,8 +1,8 @@
 import { CoppiceError, type execSchema } from '@coppice/protocol';
 import type { z } from 'zod';
+import type { ServerEvent } from '../../doors/call.ts';
 import type { ExecService } from '../../services/exec-service.ts';
 import { outputText } from '../../services/output-text.ts';
-import type { ServerEvent } from './call.ts';
 
 /** One command as server-sent events: started, stdout, stderr, exit. */
 export const execEvents = async (

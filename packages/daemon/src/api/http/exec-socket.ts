@@ -1,13 +1,15 @@
 import { CoppiceError, execStreamControlSchema, execStreamStartSchema } from '@coppice/protocol';
 import type { z } from 'zod';
+import { JsonShape } from '../../doors/json-shape.ts';
+import { invalidInput } from '../../doors/problem.ts';
 import type { ExecService, ExecStream } from '../../services/exec-service.ts';
 import type { MessageSocket } from './message-socket.ts';
-import { invalidInput } from './problem.ts';
 
 const stdoutMark = 1;
 const stderrMark = 2;
 
 export const parseMessage = <T extends z.ZodType>(schema: T, text: string): z.output<T> => {
+  new JsonShape().feed(Buffer.from(text));
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -34,7 +36,7 @@ const takeInput = async (socket: MessageSocket, process: ExecStream): Promise<vo
 
 /** One command over one WebSocket: see execStreamStartSchema and its neighbours for the messages. */
 export const runOverSocket = async (exec: ExecService, ref: string, socket: MessageSocket): Promise<void> => {
-  const first = await socket.next();
+  const first = await socket.first();
   if (first === undefined) return;
   if (!('text' in first))
     throw new CoppiceError('invalid_argument', 'the first message must be `start`, as text');

@@ -18,6 +18,7 @@ const toBuffer = (data: RawData): Buffer => {
 export class MessageSocket {
   readonly #socket: WebSocket;
   readonly #transport: Socket;
+  readonly #firstMessageMs: number;
   readonly #queue: Message[] = [];
   readonly #closed = Promise.withResolvers<void>();
   #wake: (() => void) | undefined;
@@ -25,9 +26,11 @@ export class MessageSocket {
   #open = true;
   #gathering = false;
 
-  constructor(socket: WebSocket, transport: Socket) {
+  /** `firstMessageMs`: how long a peer that has to speak first may take. */
+  constructor(socket: WebSocket, transport: Socket, firstMessageMs: number) {
     this.#socket = socket;
     this.#transport = transport;
+    this.#firstMessageMs = firstMessageMs;
     socket.on('message', (data, isBinary) => {
       const buffer = toBuffer(data);
       this.#queue.push(isBinary ? { binary: buffer } : { text: buffer.toString() });
@@ -50,6 +53,16 @@ export class MessageSocket {
   /** Settles when the peer is gone. */
   get closed(): Promise<void> {
     return this.#closed.promise;
+  }
+
+  /** What the peer says first; undefined where it goes without a word. One that says nothing for too long is left. */
+  async first(): Promise<Message | undefined> {
+    const timer = setTimeout(() => this.#socket.terminate(), this.#firstMessageMs);
+    try {
+      return await this.next();
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** The next message; undefined once the peer is gone. */

@@ -6,7 +6,7 @@ import {
   Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import { invalidInput } from '../http/problem.ts';
+import { invalidInput } from '../../doors/problem.ts';
 import { cleanError } from './clean-error.ts';
 import { getPrompt, prompts } from './prompts.ts';
 import { redact } from './redact.ts';

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, documentBytes } from '@coppice/protocol';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { KeyedLock } from '../../services/keyed-lock.ts';
 import type { Principal, Services } from '../../services/services.ts';
-import type { RateLimiter } from '../http/rate-limiter.ts';
+import type { HttpServer } from '../http/server.ts';
 import { ConfinedDirectory } from './confined-directory.ts';
 import { createMcpServer } from './mcp-server.ts';
 import { PendingCalls } from './pending-calls.ts';
@@ -18,7 +18,6 @@ import { Vault } from './vault/vault.ts';
 export interface RegisterMcpOptions {
   readonly services: Services;
   readonly version: string;
-  readonly rateLimiter: RateLimiter;
   /** The one directory of this machine that file_upload and file_download reach. */
   readonly transferDir: string;
   /** Where the shared notes are. */
@@ -41,7 +40,8 @@ const sessionName = /^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$/;
  * Mounts the MCP server at /mcp. Requests stand alone: a client goes on after a restart of the daemon as if nothing had
  * been. Whose sandboxes are whose is kept with the sandboxes, by the session that `?session=` names, or by token.
  */
-export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOptions): Promise<void> => {
+export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions): Promise<void> => {
+  const { app } = door;
   const parts = {
     services: options.services,
     sessions: new Sessions({ maxSandboxes: options.maxSandboxesPerSession }),
@@ -64,7 +64,7 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
   const serverFor = ({ principal, session, profile, signal }: McpCall): Server =>
     createMcpServer({
       parts,
-      tools: toolSet(profile, principal.scope === 'admin'),
+      tools: toolSet(profile, principal.scope.kind === 'admin'),
       caller: { principal, session, signal },
       version: options.version,
       onInternalError: options.onInternalError,
@@ -91,8 +91,10 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
   app.route({
     method: ['GET', 'POST', 'DELETE'],
     url: '/mcp',
+    config: { door: { entry: 'token', documentBytes: documentBytes.content } },
     handler: async (request, reply) => {
-      const principal = authenticate(options, request);
+      const principal = door.principalOf(request);
+      const body = door.documentOf(request);
       const { session, profile } = readQuery(request, principal);
       const client = request.headers[sessionHeader];
       const sender = typeof client === 'string' ? `${principal.tokenId} ${client}` : undefined;
@@ -100,31 +102,25 @@ export const registerMcp = async (app: FastifyInstance, options: RegisterMcpOpti
       reply.raw.on('close', () => {
         if (!reply.raw.writableFinished) abort.abort();
       });
-      const leave = pending.enter(sender, request.body, abort);
+      const leave = pending.enter(sender, body, abort);
       const call: McpCall = { principal, session, profile, signal: abort.signal };
-      const single = asSingleRequest(request.method, request.headers, request.body);
+      const single = asSingleRequest(request.method, request.headers, body);
       reply.hijack();
       try {
         if (single !== undefined) return await serveSingle(single, reply.raw, call);
-        const auth = { token: '', clientId: principal.tokenId, scopes: [principal.scope], extra: { call } };
+        const auth = {
+          token: '',
+          clientId: principal.tokenId,
+          scopes: [principal.scope.kind],
+          extra: { call },
+        };
         const raw = Object.assign(request.raw, { auth });
-        await serve(raw, reply.raw as unknown as Parameters<typeof serve>[1], request.body);
+        await serve(raw, reply.raw as unknown as Parameters<typeof serve>[1], body);
       } finally {
         leave();
       }
     },
   });
-};
-
-const authenticate = ({ services, rateLimiter }: RegisterMcpOptions, request: FastifyRequest): Principal => {
-  const secret = /^Bearer (\S{1,256})$/.exec(request.headers.authorization ?? '')?.[1];
-  const principal = secret === undefined ? undefined : services.tokens.authenticate(secret);
-  rateLimiter.take(principal === undefined ? `address:${request.ip}` : principal.tokenId);
-  if (principal !== undefined) return principal;
-  throw new CoppiceError(
-    'unauthenticated',
-    secret === undefined ? 'a token is needed' : 'this token is not valid',
-  );
 };
 
 const readQuery = (request: FastifyRequest, principal: Principal): { session: string; profile: Profile } => {

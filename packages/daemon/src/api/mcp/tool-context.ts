@@ -1,4 +1,4 @@
-import { CoppiceError, type Sandbox } from '@coppice/protocol';
+import { CoppiceError, covers, type Sandbox } from '@coppice/protocol';
 import type { KeyedLock } from '../../services/keyed-lock.ts';
 import type { Principal, Services } from '../../services/services.ts';
 import type { ConfinedDirectory } from './confined-directory.ts';
@@ -53,7 +53,7 @@ export class ToolContext {
   }
 
   get isAdmin(): boolean {
-    return this.#principal.scope === 'admin';
+    return this.#principal.scope.kind === 'admin';
   }
 
   /** The labels that make a new sandbox this session's own. */
@@ -67,7 +67,7 @@ export class ToolContext {
 
   /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */
   look(ref: string): Sandbox {
-    if (!this.isAdmin && !this.#reaches(this.#idOrNothing(ref)))
+    if (!this.isAdmin && !this.#reaches(this.services.sandboxes.find(ref)))
       throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
@@ -118,15 +118,6 @@ export class ToolContext {
   }
 
   #reaches(id: string | undefined): boolean {
-    return id !== undefined && this.#principal.scope === `sandbox:${id}`;
-  }
-
-  #idOrNothing(ref: string): string | undefined {
-    try {
-      return this.services.sandboxes.idOf(ref);
-    } catch (error) {
-      if (error instanceof CoppiceError && error.code === 'not_found') return undefined;
-      throw error;
-    }
+    return covers(this.#principal.scope, 'sandbox', id);
   }
 }

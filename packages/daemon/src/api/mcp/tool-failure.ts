@@ -1,6 +1,6 @@
 import { CoppiceError, type ErrorCode, errorKinds } from '@coppice/protocol';
 import type { CallToolResult } from '@modelcontextprotocol/server';
-import { toCoppiceError } from '../http/problem.ts';
+import { toCoppiceError } from '../../doors/problem.ts';
 import { redact } from './redact.ts';
 import type { Tool } from './tool.ts';
 

@@ -7,7 +7,7 @@ import {
   type Snapshot,
 } from '@coppice/protocol';
 import { z } from 'zod';
-import { invalidInput } from '../../http/problem.ts';
+import { invalidInput } from '../../../doors/problem.ts';
 import { runCommand } from '../command-result.ts';
 import { commandLine, timeoutSecs, workDirectory } from '../fields.ts';
 import { defineTool, outward, settling } from '../tool.ts';

@@ -1,20 +1,23 @@
 import { CoppiceError, type ErrorCode, errorKinds, type Problem } from '@coppice/protocol';
 import { ZodError } from 'zod';
 
+/** An answer does not repeat all of what a caller made up. */
+const longestSaid = 500;
+
 /** The bounds of numbers in plain words; what else is wrong, the schema says itself. */
 const said = (issue: ZodError['issues'][number]): string => {
   if (issue.code === 'too_small' && issue.origin === 'number')
     return `must be ${issue.inclusive === false ? 'more than' : 'at least'} ${issue.minimum}`;
   if (issue.code === 'too_big' && issue.origin === 'number')
     return `must be ${issue.inclusive === false ? 'less than' : 'at most'} ${issue.maximum}`;
-  return issue.message;
+  return issue.message.slice(0, longestSaid);
 };
 
 const describeIssues = (error: ZodError, where: string): string =>
   error.issues
     .slice(0, 5)
     .map((issue) => {
-      const path = issue.path.map(String).join('.');
+      const path = issue.path.map(String).join('.').slice(0, longestSaid);
       return `${where}${path === '' ? '' : ` \`${path}\``}: ${said(issue)}`;
     })
     .join('; ');
@@ -24,9 +27,10 @@ export const invalidInput = (error: ZodError, where: string): CoppiceError =>
   new CoppiceError('invalid_argument', describeIssues(error, where), {
     hint: 'See /docs for what this call takes.',
     details: {
-      issues: error.issues
-        .slice(0, 20)
-        .map((issue) => ({ path: issue.path.map(String), message: said(issue) })),
+      issues: error.issues.slice(0, 20).map((issue) => ({
+        path: issue.path.map((part) => String(part).slice(0, longestSaid)),
+        message: said(issue),
+      })),
     },
   });
 

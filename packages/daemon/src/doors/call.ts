@@ -1,8 +1,7 @@
-import type { Readable } from 'node:stream';
 import type { RouteName, Routes } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { Principal } from '../../services/services.ts';
-import type { MessageSocket } from './message-socket.ts';
+import type { MessageSocket } from '../api/http/message-socket.ts';
+import type { Progress } from '../services/services.ts';
 
 type Parsed<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
   ? z.output<S>
@@ -14,10 +13,11 @@ export interface Call<N extends RouteName> {
   readonly query: Parsed<Routes[N], 'query'>;
   readonly body: Parsed<Routes[N], 'body'>;
   /** The body of a route that uploads. */
-  readonly upload: Readable;
-  readonly principal: Principal;
+  readonly upload: AsyncIterable<Uint8Array>;
   /** Aborted when the caller goes away. */
   readonly signal: AbortSignal;
+  /** Told how far a long operation is, where the door can pass that on. */
+  readonly progress: Progress | undefined;
   /** The sequence number a reconnecting reader of server-sent events had seen. */
   readonly lastEventId: string | undefined;
 }

@@ -1,13 +1,21 @@
-import type { Services } from '../../services/services.ts';
+import { execEvents } from '../api/http/exec-events.ts';
+import { runOverSocket } from '../api/http/exec-socket.ts';
+import { attachTerminal } from '../api/http/terminal-socket.ts';
+import type { CallOptions, Progress, Services } from '../services/services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
-import { execEvents } from './exec-events.ts';
-import { runOverSocket } from './exec-socket.ts';
-import { attachTerminal } from './terminal-socket.ts';
 
 const done = async (work: Promise<void>): Promise<Record<string, never>> => {
   await work;
   return {};
 };
+
+const optionsOf = ({
+  signal,
+  progress,
+}: {
+  signal: AbortSignal;
+  progress: Progress | undefined;
+}): CallOptions => (progress === undefined ? { signal } : { signal, progress });
 
 const items = async <T>(work: Promise<T[]>): Promise<{ items: T[] }> => ({ items: await work });
 
@@ -32,7 +40,7 @@ export const createHandlers = (services: Services): Handlers => ({
   },
 
   listSandboxes: ({ query }) => items(services.sandboxes.list(query)),
-  createSandbox: ({ body, signal }) => services.sandboxes.create(body, { signal }),
+  createSandbox: ({ body, ...call }) => services.sandboxes.create(body, optionsOf(call)),
   getSandbox: ({ params }) => services.sandboxes.get(params.sandbox),
   updateSandbox: ({ params, body }) => services.sandboxes.update(params.sandbox, body),
   destroySandbox: ({ params }) => done(services.sandboxes.destroy(params.sandbox)),
@@ -87,11 +95,12 @@ export const createHandlers = (services: Services): Handlers => ({
     ...(await services.snapshots.export(params.snapshot, query)),
     contentType: 'application/vnd.coppice.export',
   }),
-  importSnapshot: ({ query, upload, signal }) => services.snapshots.import(upload, query, { signal }),
+  importSnapshot: ({ query, upload, ...call }) => services.snapshots.import(upload, query, optionsOf(call)),
   restoreSandbox: ({ params, body }) => services.snapshots.restore(params.sandbox, body),
-  forkSnapshot: ({ params, body, signal }) =>
-    services.snapshots.forkSnapshot(params.snapshot, body, { signal }),
-  forkSandbox: ({ params, body, signal }) => services.snapshots.forkSandbox(params.sandbox, body, { signal }),
+  forkSnapshot: ({ params, body, ...call }) =>
+    services.snapshots.forkSnapshot(params.snapshot, body, optionsOf(call)),
+  forkSandbox: ({ params, body, ...call }) =>
+    services.snapshots.forkSandbox(params.sandbox, body, optionsOf(call)),
   diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query.limit, signal),
   diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
   merge: ({ params, body }) => services.compare.merge(params.sandbox, body),
@@ -103,8 +112,8 @@ export const createHandlers = (services: Services): Handlers => ({
   removePort: ({ params }) => done(services.ports.remove(params.sandbox, params.port)),
 
   listImages: () => items(services.images.list()),
-  makeImage: ({ body, signal }) => services.images.make(body, { signal }),
-  importImage: ({ query, upload, signal }) => services.images.importTar(query.name, upload, { signal }),
+  makeImage: ({ body, ...call }) => services.images.make(body, optionsOf(call)),
+  importImage: ({ query, upload, ...call }) => services.images.importTar(query.name, upload, optionsOf(call)),
   getImage: ({ params }) => services.images.get(params.image),
   removeImage: ({ params }) => done(services.images.remove(params.image)),
 
