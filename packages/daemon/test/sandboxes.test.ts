@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -176,6 +177,25 @@ describe('sandboxes', () => {
     expect(sandbox.info?.state).toBe('paused');
     expect(daemon.traces.machines()).toEqual([]);
     expect(await output(sandbox.id, 'cat /root/kept')).toBe('kept');
+  });
+
+  test('a command whose caller left while the sandbox was woken is not started', async () => {
+    await using sandbox = await daemon.client.sandboxes.create();
+    await sandbox.pause({ keep: 'disk' });
+    daemon.holdAt('recovery.sweeping');
+    await daemon.restart();
+    const abort = new AbortController();
+    const left = sandbox.exec('echo ran > /root/ran; sleep 1000', { signal: abort.signal });
+    const refused = expect(left).rejects.toMatchObject({ code: 'cancelled' });
+    const kept = sandbox.exec('echo kept > /root/kept');
+    // Long enough that both wait; where the machine is slower the caller left even earlier.
+    await sleep(300);
+    abort.abort();
+    await refused;
+    await sleep(300);
+    daemon.disarm();
+    await kept;
+    expect(await output(sandbox.id, 'cat /root/ran /root/kept 2>&1; pidof sleep')).not.toMatch(/^ran/);
   });
 
   test('when its first process is killed the sandbox has failed, says so, and can be started again', async () => {

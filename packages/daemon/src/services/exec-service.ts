@@ -65,6 +65,8 @@ export class ExecService {
     const startedMs = performance.now();
     const lease = await this.#guests.acquire(ref);
     try {
+      // The caller may have gone while the sandbox was woken: then nothing is started.
+      signal?.throwIfAborted();
       const emptyInput = stdin === undefined || stdin.length === 0;
       const process = await lease.guest.exec({ ...toProcessRequest(lease, input), emptyInput });
       return await this.#collect(process, input.max_output_bytes, stdin, startedMs, signal);
@@ -82,6 +84,7 @@ export class ExecService {
   ): Promise<ExecResult> {
     const abort = () => process.close();
     signal?.addEventListener('abort', abort, { once: true });
+    if (signal?.aborted) abort();
     try {
       const feeding = this.#feed(process, stdin);
       const stdout = new CappedOutput(capBytes);

@@ -16,6 +16,7 @@ export const execEvents = async (
   }
   const process = await exec.stream(ref, input);
   signal.addEventListener('abort', () => process.close(), { once: true });
+  if (signal.aborted) process.close();
   const feed = async () => {
     const bytes =
       input.stdin_base64 === undefined
