@@ -3,13 +3,13 @@
  * and the last line is the sum of all: N passed, N failed, N skipped.
  */
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CheckOutcome, runChecks } from './checks.ts';
 import { findLeftovers } from './leftovers.ts';
 import { type Judgement, judge, readPromises } from './promises.ts';
 import { RunHomes } from './run-homes.ts';
+import { Temporary } from './temporary.ts';
 import type { TestTotals } from './test-totals.ts';
 
 const isChecksOnly = process.argv.includes('--checks');
@@ -52,10 +52,8 @@ const readTotals = (path: string, failure: string | undefined): TestTotals => {
 
 /** Runs the tests with a temporary directory of their own, by which all that they make can be told. */
 const runTests = async (): Promise<TestTotals> => {
-  // Short, as sockets live below it and their paths are limited to 107 bytes.
-  const temporary = realpathSync(mkdtempSync(join(tmpdir(), 'ct-')));
-  // Tests that run as somebody else pass through it, and see nothing in it.
-  chmodSync(temporary, 0o711);
+  const made = Temporary.make();
+  const temporary = made.path;
   const totalsPath = join(temporary, 'totals.json');
   const homes = new RunHomes(temporary);
   const failure = await runVitest(temporary, totalsPath);
@@ -67,7 +65,7 @@ const runTests = async (): Promise<TestTotals> => {
   if (files.length > 0)
     console.log(`note: the tests left files in their temporary directory: ${files.join(', ')}`);
   // With a mount still below it, removing would reach into what is mounted.
-  if (left.length === 0) rmSync(temporary, { recursive: true, force: true });
+  if (left.length === 0) made.remove();
   return { ...totals, failed: [...totals.failed, ...left] };
 };
 

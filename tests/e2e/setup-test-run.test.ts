@@ -1,12 +1,23 @@
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmdirSync, rmSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmdirSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { homeKey } from '@coppice/testkit';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { findLeftovers, lookAround } from '../../scripts/testing/leftovers.ts';
 import { RunHomes } from '../../scripts/testing/run-homes.ts';
+import { Temporary } from '../../scripts/testing/temporary.ts';
 import type { TestTotals } from '../../scripts/testing/test-totals.ts';
 
 const repository = join(import.meta.dirname, '..', '..');
@@ -128,6 +139,28 @@ describe('what homes leave in the kernel', () => {
     leaveThings(foreign);
     expect(await findLeftovers(directory, homes, 0)).toEqual([]);
   });
+});
+
+test('a run whose temporary directory would be on an overlay gets a filesystem of its own, and takes it away', () => {
+  const layers = ['lower', 'upper', 'work'].map((layer) => `${layer}dir=${join(directory, layer)}`).join(',');
+  const overlay = join(directory, 'overlay');
+  // An overlay cannot be the upper layer of another, should this run be on one already.
+  execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', directory]);
+  try {
+    for (const layer of ['lower', 'upper', 'work', 'overlay']) mkdirSync(join(directory, layer));
+    execFileSync('mount', ['-t', 'overlay', '-o', layers, 'overlay', overlay]);
+    try {
+      const temporary = Temporary.make(overlay);
+      expect(statfsSync(temporary.path).type).toBe(0xef53);
+      writeFileSync(join(temporary.path, 'file'), 'of a test');
+      temporary.remove();
+      expect(readdirSync(overlay)).toEqual([]);
+    } finally {
+      execFileSync('umount', [overlay]);
+    }
+  } finally {
+    execFileSync('umount', [directory]);
+  }
 });
 
 /** A hierarchy that groups can be made in, whatever versions the machine has mounted. */

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { appendFile, cp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
-import { canMount, MountedFilesystem, whereMounts } from '../../packages/cli/test/jvs-mounted.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -14,7 +14,7 @@ let counter = 0;
 
 beforeAll(async () => {
   jvs = await JvsFixture.create();
-  if (canMount) btrfs = await MountedFilesystem.create('btrfs', jvs.home);
+  if (canMount('btrfs')) btrfs = await MountedFilesystem.create('btrfs', jvs.home);
 });
 afterAll(async () => {
   await btrfs?.[Symbol.asyncDispose]();
@@ -220,7 +220,7 @@ describe('a command that is killed', () => {
   });
 });
 
-describe('a command that is killed on btrfs', whereMounts, () => {
+describe('a command that is killed on btrfs', whereMounts('btrfs'), () => {
   const points = ['snapshot-subvolume', 'scan-stored', 'snapshot-committed', 'restore-first', 'fork-filled'];
   test.each(points.flatMap((point) => ways.map(([way, how]) => [point, way, how] as const)))(
     'at %s %s: old or new, and said',

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
+import { whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
-import { canMount } from '../../packages/cli/test/jvs-mounted.ts';
 import { PowerCutDisk } from './power-cut-disk.ts';
 
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -22,7 +22,7 @@ interface Report {
   readonly ok: boolean;
 }
 
-describe.skipIf(!canMount)('when the power goes', () => {
+describe('when the power goes', whereMounts('ext4', 'xfs', 'btrfs'), () => {
   test.each([
     ['ext4', 'copy', 100, 24],
     ['xfs', 'reflink-copy', 100, 12],

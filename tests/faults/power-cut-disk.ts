@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { constants, copyFile, mkdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { MountedFilesystem } from '../../packages/cli/test/jvs-mounted.ts';
+import { MountedFilesystem } from '@coppice/testkit';
 
 const run = promisify(execFile);
 

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { applyMerge, type LayeredTree, planMerge, UpperWriter } from '@coppice/store';
+import { skipFor, whyNotMountable } from '@coppice/testkit';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Files, mergeFiles, sorted, withFile, withoutFile } from './file-model.ts';
@@ -243,7 +244,7 @@ class Bench {
   }
 }
 
-describe.each(Object.keys(engines))('on %s', (name) => {
+const describeEngine = (name: string): void => {
   let engine: OpenEngine;
   let imageDir: string;
 
@@ -278,4 +279,9 @@ describe.each(Object.keys(engines))('on %s', (name) => {
     expect(tally.changed).toBeGreaterThanOrEqual(numRuns);
     expect(tally.refused).toBeGreaterThanOrEqual(numRuns);
   });
-});
+};
+
+for (const name of Object.keys(engines)) {
+  const lacking = name === 'reflink' ? whyNotMountable('xfs') : undefined;
+  describe(`on ${name}`, skipFor(lacking), () => describeEngine(name));
+}

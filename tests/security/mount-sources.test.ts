@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { MachineSpec } from '@coppice/runtime';
-import { DriverWorkbench, RunningDaemon, shellIn, tinyImage } from '@coppice/testkit';
+import { DriverWorkbench, RunningDaemon, shellIn, skipFor, tinyImage } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeContainerDriver } from '../../packages/runtime/test/container/make-container-driver.ts';
 import { makeGvisorDriver } from '../../packages/runtime/test/gvisor/make-gvisor-driver.ts';
@@ -10,12 +10,12 @@ import { collect, fileOf, partsOf, streamOf } from '../e2e/transfer/export-bytes
 import { HostCanary } from './host-canary.ts';
 
 const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
-const withoutRunsc = hasRunsc ? '' : ' (skipped: this machine has no runsc)';
+const withoutRunsc = hasRunsc ? undefined : 'this machine has no runsc';
 
 // Not below /tmp, which a link takes the place of here.
 const canaryParent = '/var/tmp';
 
-describe.skipIf(!hasRunsc)(`a sandbox that makes a link of its /tmp${withoutRunsc}`, () => {
+describe('a sandbox that makes a link of its /tmp', skipFor(withoutRunsc), () => {
   let daemon: RunningDaemon;
   let canary: HostCanary;
   beforeAll(async () => {

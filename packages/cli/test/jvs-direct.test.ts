@@ -13,9 +13,9 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
+import { canMount, MountedFilesystem, whereMounts, whyNotMountable } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, JvsFixture } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 /** What `coppice-tree jvs` does without Node must be what Node does: this compares the two. */
 let jvs: JvsFixture;
@@ -116,7 +116,7 @@ const bothWays = async (below = jvs.work): Promise<void> => {
 describe('without Node', () => {
   test('snapshot and restore say, write down and store what they do by Node', () => bothWays());
 
-  test('the same on btrfs and on xfs', whereMounts, async () => {
+  test('the same on btrfs and on xfs', whereMounts('btrfs', 'xfs'), async () => {
     for (const kind of ['btrfs', 'xfs'] as const) {
       await using mounted = await MountedFilesystem.create(kind, jvs.home);
       await bothWays(mounted.path);
@@ -125,7 +125,7 @@ describe('without Node', () => {
 
   test(
     'a fork of either of two snapshots of one tree on btrfs has nothing to restore',
-    whereMounts,
+    whereMounts('btrfs'),
     async () => {
       await using mounted = await MountedFilesystem.create('btrfs', jvs.home);
       const cwd = await workspace(mounted.path);
@@ -141,7 +141,7 @@ describe('without Node', () => {
 
   test(
     'ignored files that have the name of a restored one are kept on btrfs, each time',
-    whereMounts,
+    whereMounts('btrfs'),
     async () => {
       await using mounted = await MountedFilesystem.create('btrfs', jvs.home);
       const cwd = await workspace(mounted.path);
@@ -267,10 +267,10 @@ describe('without Node', () => {
     await needsNode(['restore', ids[0] ?? ''], cwd);
   });
 
-  test.each(['plain', 'btrfs'] as const)(
+  test.for(['plain', 'btrfs'] as const)(
     'what somebody writes while a restore is at work is kept, on %s',
-    async (kind) => {
-      if (kind === 'btrfs' && !canMount) return;
+    async (kind, { skip }) => {
+      skip(kind === 'btrfs' && !canMount('btrfs'), whyNotMountable('btrfs'));
       await using mounted = kind === 'btrfs' ? await MountedFilesystem.create(kind, jvs.home) : undefined;
       const cwd = await workspace(mounted?.path);
       await withoutNode(['snapshot', 'base', '--tag', 'base'], cwd);

@@ -1,8 +1,8 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { PlainDirectory } from '@coppice/testkit';
 import { vi } from 'vitest';
 import { bundleJvs, jvsNodeOptions } from '../../../scripts/bundle-jvs.ts';
 import { runJvs } from '../src/jvs/run.ts';
@@ -31,14 +31,18 @@ export class JvsFixture implements AsyncDisposable {
   readonly bin: string;
   readonly work: string;
 
-  private constructor(home: string) {
-    this.home = home;
+  readonly #directory: PlainDirectory;
+
+  private constructor(directory: PlainDirectory) {
+    this.#directory = directory;
+    this.home = directory.path;
+    const { home } = this;
     this.bin = join(home, 'bin');
     this.work = join(home, 'work');
   }
 
   static async create(): Promise<JvsFixture> {
-    const fixture = new JvsFixture(await realpath(await mkdtemp(join(tmpdir(), 'jvs-test-'))));
+    const fixture = new JvsFixture(await PlainDirectory.make('jvs-test-'));
     await mkdir(fixture.bin);
     await mkdir(fixture.work);
     await bundleJvs(join(fixture.home, 'program'));
@@ -167,7 +171,7 @@ export class JvsFixture implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await rm(this.home, { recursive: true, force: true });
+    await this.#directory[Symbol.asyncDispose]();
   }
 }
 

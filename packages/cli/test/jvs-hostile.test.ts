@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { appendFile, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -16,7 +16,7 @@ let counter = 0;
 
 beforeAll(async () => {
   jvs = await JvsFixture.create();
-  if (canMount) btrfs = await MountedFilesystem.create('btrfs', jvs.home);
+  if (canMount('btrfs')) btrfs = await MountedFilesystem.create('btrfs', jvs.home);
 });
 afterAll(async () => {
   await btrfs?.[Symbol.asyncDispose]();
@@ -281,7 +281,7 @@ describe('repositories inside', () => {
   });
 });
 
-describe('filesystems with less to offer', whereMounts, () => {
+describe('filesystems with less to offer', whereMounts('btrfs'), () => {
   test('one without extended attributes, and an overlay, give everything else back', async () => {
     await using ramfs = await MountedFilesystem.withoutDevice('ramfs', 'mode=755', jvs.home);
     const layers = join(ramfs.path, 'layers');

@@ -1,16 +1,16 @@
 import { existsSync } from 'node:fs';
 import { open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, JvsFixture, readText } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 let jvs: JvsFixture;
 let btrfs: MountedFilesystem | undefined;
 let counter = 0;
 beforeAll(async () => {
   jvs = await JvsFixture.create();
-  if (canMount) btrfs = await MountedFilesystem.create('btrfs', jvs.home);
+  if (canMount('btrfs')) btrfs = await MountedFilesystem.create('btrfs', jvs.home);
 });
 afterAll(async () => {
   await btrfs?.[Symbol.asyncDispose]();
@@ -143,7 +143,7 @@ describe('verify finds', () => {
     });
   });
 
-  test('a change inside a btrfs snapshot', whereMounts, async () => {
+  test('a change inside a btrfs snapshot', whereMounts('btrfs'), async () => {
     const { cwd, control } = await prepare(btrfs?.path);
     const trees = await readdir(join(control, 'trees'));
     const history = await jvs.json<{ note: string; snapshot_id: string }[]>(['history'], { cwd });

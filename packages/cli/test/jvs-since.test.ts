@@ -1,9 +1,9 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
+import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { JvsFixture } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem, whereMounts } from './jvs-mounted.ts';
 
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 300_000 });
 
@@ -12,7 +12,7 @@ let jvs: JvsFixture;
 let btrfs: MountedFilesystem;
 let counter = 0;
 beforeAll(async () => {
-  if (!canMount) return;
+  if (!canMount('btrfs')) return;
   jvs = await JvsFixture.create();
   btrfs = await MountedFilesystem.create('btrfs', jvs.home);
 });
@@ -90,7 +90,7 @@ const changes: Readonly<Record<string, string>> = {
   'after that one more': 'echo one >> d2/e/7',
 };
 
-describe('on btrfs, a snapshot after a change', whereMounts, () => {
+describe('on btrfs, a snapshot after a change', whereMounts('btrfs'), () => {
   test('holds every kind of it', async () => {
     const cwd = await workspace();
     for (const change of Object.values(changes)) {

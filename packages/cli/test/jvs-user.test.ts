@@ -1,14 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { chmod, chown, copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { skipFor } from '@coppice/testkit';
+import { canMount, MountedFilesystem, skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { JvsFixture } from './jvs-fixture.ts';
-import { canMount, MountedFilesystem } from './jvs-mounted.ts';
 
 const nobody = { uid: 65_534, gid: 65_534 };
 /** Somebody who is not root must be able to start Node at all, which depends on where it lies. */
-const possible = canMount && spawnSync(process.execPath, ['-e', '0'], nobody).status === 0;
+const possible = canMount('btrfs') && spawnSync(process.execPath, ['-e', '0'], nobody).status === 0;
 const reason = possible
   ? undefined
   : 'only root can act as somebody else, and the checkout must be theirs to read';

@@ -10,18 +10,21 @@ import {
   type TreeChange,
   unifiedDiff,
 } from '@coppice/store';
+import { PlainDirectory } from '@coppice/testkit';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { edits, OverlayBench, type View } from './layered-fixture.ts';
-import { makeTemporaryDirectory, poolProgram, removeDirectory, run } from './pool-fixture.ts';
+import { poolProgram, run } from './pool-fixture.ts';
 
+let directory: PlainDirectory;
 let root: string;
 let server: PoolServer;
 let bench: OverlayBench;
 let tools: { server: PoolServer; differ: TextDiffer };
 
 beforeAll(async () => {
-  root = await makeTemporaryDirectory();
+  directory = await PlainDirectory.make('coppice-store-');
+  root = directory.path;
   server = new PoolServer({ programPath: poolProgram });
   tools = { server, differ: new TextDiffer() };
   bench = new OverlayBench(root, server);
@@ -29,7 +32,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await server.close();
-  await removeDirectory(root);
+  await directory[Symbol.asyncDispose]();
 });
 
 const diff = async (before: LayeredTree, after: LayeredTree): Promise<TreeChange[]> => {

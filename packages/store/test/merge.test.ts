@@ -2,24 +2,27 @@ import { chmod, link, lstat, mkdir, readFile, rm, symlink, utimes, writeFile } f
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { applyMerge, type LayeredTree, PoolServer, planMerge, UpperWriter } from '@coppice/store';
+import { PlainDirectory } from '@coppice/testkit';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { edits, OverlayBench, type View } from './layered-fixture.ts';
-import { makeTemporaryDirectory, poolProgram, removeDirectory, run } from './pool-fixture.ts';
+import { poolProgram, run } from './pool-fixture.ts';
 
+let directory: PlainDirectory;
 let root: string;
 let server: PoolServer;
 let bench: OverlayBench;
 
 beforeAll(async () => {
-  root = await makeTemporaryDirectory();
+  directory = await PlainDirectory.make('coppice-store-');
+  root = directory.path;
   server = new PoolServer({ programPath: poolProgram });
   bench = new OverlayBench(root, server);
   await bench.makeImage();
 });
 afterAll(async () => {
   await server.close();
-  await removeDirectory(root);
+  await directory[Symbol.asyncDispose]();
 });
 
 const say = async (program: string, args: string[]): Promise<string> => (await run(program, args)).stdout;

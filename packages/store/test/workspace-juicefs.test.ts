@@ -1,10 +1,11 @@
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PlainDirectory } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { juicefsMountOf } from '../src/workspaces/juicefs.ts';
 import { createWorkspace, Workspace } from '../src/workspaces/workspace.ts';
 
+let directory: PlainDirectory;
 let home: string;
 const path = process.env.PATH;
 
@@ -19,7 +20,8 @@ const install = async (script: string): Promise<void> => {
 };
 
 beforeAll(async () => {
-  home = await mkdtemp(join(tmpdir(), 'coppice-juicefs-'));
+  directory = await PlainDirectory.make('coppice-juicefs-');
+  home = directory.path;
   await mkdir(join(home, 'bin'));
   await mkdir(join(home, 'mount'));
   await writeFile(
@@ -31,7 +33,7 @@ beforeAll(async () => {
 afterEach(() => rm(join(home, 'mount/ws'), { recursive: true, force: true }));
 afterAll(async () => {
   process.env.PATH = path;
-  await rm(home, { recursive: true, force: true });
+  await directory[Symbol.asyncDispose]();
 });
 
 const make = async (notices: string[]): Promise<{ workspace: Workspace; payload: string }> => {

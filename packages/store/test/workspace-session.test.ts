@@ -1,18 +1,20 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PlainDirectory } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createWorkspace, Workspace } from '../src/workspaces/workspace.ts';
 
+let directory: PlainDirectory;
 let home: string;
 let payload: string;
 
 beforeAll(async () => {
-  home = await mkdtemp(join(tmpdir(), 'coppice-session-'));
+  directory = await PlainDirectory.make('coppice-session-');
+  home = directory.path;
   await createWorkspace({ parent: home, name: 'ws', notice: () => undefined });
   payload = join(home, 'ws/main');
 });
-afterAll(() => rm(home, { recursive: true, force: true }));
+afterAll(() => directory[Symbol.asyncDispose]());
 
 test('a program goes on with its workspace after a refusal, and after an error among the files', async () => {
   using workspace = new Workspace({ directory: payload, env: {} });

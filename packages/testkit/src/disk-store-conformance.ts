@@ -8,6 +8,7 @@ import type { DiskStore } from '@coppice/store';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { fillWithOddities, treeListing } from './odd-tree.ts';
+import { skipFor } from './skip-for.ts';
 
 /** An error as it must come; a code that the table does not have does not compile. */
 const failure = (code: ErrorCode): { code: ErrorCode } => ({ code });
@@ -25,8 +26,12 @@ export interface DiskStoreHarness {
 }
 
 /** The promises of the port DiskStore. Each engine's test plugs into it. */
-export const describeDiskStore = (name: string, open: () => Promise<DiskStoreHarness>): void => {
-  describe(`the disk store on ${name}`, () => {
+export const describeDiskStore = (
+  name: string,
+  open: () => Promise<DiskStoreHarness>,
+  lacking?: string,
+): void => {
+  describe(`the disk store on ${name}`, skipFor(lacking), () => {
     let harness: DiskStoreHarness;
     let store: DiskStore;
     let counter = 0;

@@ -1,10 +1,9 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Driver, ExitStatus, Guest, Machine, MachineSpec, ProcessRequest } from '@coppice/runtime';
 import { homeKey } from './home-key.ts';
+import { PlainDirectory } from './plain-directory.ts';
 
 export type MakeDriver = (home: string, homeKey: string) => Driver;
 
@@ -24,7 +23,11 @@ export class DriverWorkbench {
   readonly #makeDriver: MakeDriver;
   #made = 0;
 
-  private constructor(home: string, image: string, makeDriver: MakeDriver) {
+  readonly #directory: PlainDirectory;
+
+  private constructor(directory: PlainDirectory, image: string, makeDriver: MakeDriver) {
+    this.#directory = directory;
+    const home = directory.path;
     this.home = home;
     this.homeKey = homeKey(home);
     this.#image = image;
@@ -33,7 +36,7 @@ export class DriverWorkbench {
   }
 
   static async open(image: string, makeDriver: MakeDriver): Promise<DriverWorkbench> {
-    return new DriverWorkbench(await mkdtemp(join(tmpdir(), 'coppice-driver-')), image, makeDriver);
+    return new DriverWorkbench(await PlainDirectory.make('coppice-driver-'), image, makeDriver);
   }
 
   /** The spec of a new sandbox with an empty disk. */
@@ -86,7 +89,7 @@ export class DriverWorkbench {
       await this.driver.sweep(new Set());
     } finally {
       await this.driver.close();
-      await rm(this.home, { recursive: true, force: true });
+      await this.#directory[Symbol.asyncDispose]();
     }
   }
 }

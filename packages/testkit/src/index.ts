@@ -11,6 +11,8 @@ export {
 export { homeKey } from './home-key.ts';
 export { HomeTraces } from './home-traces.ts';
 export { describeWithMemory, type MemoryDriver } from './memory-drivers.ts';
+export { canMount, type MountableKind, whereMounts, whyNotMountable } from './mountable.ts';
+export { MountedFilesystem } from './mounted-filesystem.ts';
 export {
   type LayerEntry,
   type LayoutImage,
@@ -20,6 +22,7 @@ export {
   writeOciLayout,
 } from './oci-layout.ts';
 export { fillWithOddities, treeListing } from './odd-tree.ts';
+export { PlainDirectory } from './plain-directory.ts';
 export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
 export { sharedHostRootfs } from './shared-host-image.ts';
 export { skipFor } from './skip-for.ts';
