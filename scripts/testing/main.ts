@@ -82,6 +82,9 @@ const passed = outcomes.filter((outcome) => outcome.passed).length + totals.pass
 const failed = [
   ...outcomes.filter((outcome) => !outcome.passed).map((outcome) => `check: ${outcome.check.name}`),
   ...totals.failed,
+  ...totals.skipped
+    .filter(({ reason }) => reason === undefined)
+    .map(({ test }) => `${test}: skipped without a reason`),
   ...(judgement?.unheld ?? []).map((promise) => `promise ${promise}`),
 ];
 for (const { test, reason } of totals.skipped)
