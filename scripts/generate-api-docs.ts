@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorKinds, type Route, routes } from '@coppice/protocol';
-import { openApiDocument } from '../packages/daemon/src/api/http/openapi.ts';
+import { openApiDocument } from '../packages/daemon/src/doors/http/openapi.ts';
 import { version } from '../packages/daemon/src/version.ts';
 
 const outDir = join(process.argv[2] ?? join(import.meta.dirname, '..'), 'docs');

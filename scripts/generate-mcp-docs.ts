@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { toolGroups } from '../packages/daemon/src/api/mcp/registry.ts';
-import type { Tool } from '../packages/daemon/src/api/mcp/tool.ts';
+import { toolGroups } from '../packages/daemon/src/doors/mcp/registry.ts';
+import type { Tool } from '../packages/daemon/src/doors/mcp/tool.ts';
 
 const outDir = join(process.argv[2] ?? join(import.meta.dirname, '..'), 'docs');
 mkdirSync(outDir, { recursive: true });

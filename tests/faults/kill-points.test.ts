@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon, tinyImage } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type KillPoint, killPoints } from '../../packages/daemon/src/services/kill-points.ts';
+import { type KillPoint, killPoints } from '../../packages/daemon/src/journal/kill-points.ts';
 import { collect, streamOf } from '../e2e/transfer/export-bytes.ts';
 
 /** Made ready beforehand by a daemon that nobody kills. */
@@ -15,13 +15,14 @@ interface Scene {
   readonly check: () => Promise<void>;
 }
 
-const servicesDir = fileURLToPath(new URL('../../packages/daemon/src/services/', import.meta.url));
+const sources = fileURLToPath(new URL('../../packages/daemon/src/', import.meta.url));
 
 test('every step in the code is a kill point that the walk knows, and every kill point is in the code', () => {
-  const steps = readdirSync(servicesDir).flatMap((file) =>
-    [...readFileSync(join(servicesDir, file), 'utf8').matchAll(/\bstep\('([^']+)'\)/g)].map(
-      (match) => match[1],
-    ),
+  const files = readdirSync(sources, { recursive: true, encoding: 'utf8' }).filter((file) =>
+    file.endsWith('.ts'),
+  );
+  const steps = files.flatMap((file) =>
+    [...readFileSync(join(sources, file), 'utf8').matchAll(/\bstep\('([^']+)'\)/g)].map((match) => match[1]),
   );
   expect([...new Set(steps)].sort()).toEqual([...killPoints].sort());
 });

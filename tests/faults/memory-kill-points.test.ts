@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Sandbox } from '@coppice/sdk';
 import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { KillPoint } from '../../packages/daemon/src/services/kill-points.ts';
+import type { KillPoint } from '../../packages/daemon/src/journal/kill-points.ts';
 
 describeWithMemory('a daemon that is killed in the middle of work on memory', (driver) => {
   let daemon: RunningDaemon;

@@ -3,12 +3,12 @@ import { json } from 'node:stream/consumers';
 import { CoppiceError } from '@coppice/protocol';
 import type { ContentBlock } from '@modelcontextprotocol/client';
 import { z } from 'zod';
-import { createMcpServer } from '../../packages/daemon/src/api/mcp/mcp-server.ts';
-import { ToolSet } from '../../packages/daemon/src/api/mcp/registry.ts';
-import { Sessions } from '../../packages/daemon/src/api/mcp/sessions.ts';
-import { asSingleRequest, SingleExchange } from '../../packages/daemon/src/api/mcp/single-exchange.ts';
-import { defineTool, readOnly, type Tool } from '../../packages/daemon/src/api/mcp/tool.ts';
-import type { McpParts, ToolContext } from '../../packages/daemon/src/api/mcp/tool-context.ts';
+import { createMcpServer } from '../../packages/daemon/src/doors/mcp/mcp-server.ts';
+import { ToolSet } from '../../packages/daemon/src/doors/mcp/registry.ts';
+import { asSingleRequest, SingleExchange } from '../../packages/daemon/src/doors/mcp/single-exchange.ts';
+import { defineTool, readOnly, type Tool } from '../../packages/daemon/src/doors/mcp/tool.ts';
+import type { McpParts, ToolContext } from '../../packages/daemon/src/doors/mcp/tool-context.ts';
+import { Sessions } from '../../packages/daemon/src/sessions/sessions.ts';
 
 const pixel =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==';

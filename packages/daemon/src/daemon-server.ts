@@ -2,9 +2,6 @@ import { rmSync } from 'node:fs';
 import { chmod, rename, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
-import { HostCheck } from './api/http/host-check.ts';
-import { HttpServer, httpTimeouts } from './api/http/server.ts';
-import { registerMcp } from './api/mcp/register-mcp.ts';
 import type { Config } from './config/config.ts';
 import { affordableConnections } from './config/descriptors.ts';
 import type { Home } from './config/home.ts';
@@ -13,9 +10,12 @@ import { Calls } from './doors/calls.ts';
 import { Connections } from './doors/connections.ts';
 import { Gate } from './doors/gate.ts';
 import { createHandlers } from './doors/handlers.ts';
+import { HostCheck } from './doors/http/host-check.ts';
+import { HttpServer, httpTimeouts } from './doors/http/server.ts';
+import { registerMcp } from './doors/mcp/register-mcp.ts';
 import { RateLimiter } from './doors/rate-limiter.ts';
 import { dropUnreadRest } from './doors/unread-rest.ts';
-import type { Log } from './services/log.ts';
+import type { Log } from './host/log.ts';
 import { version } from './version.ts';
 
 export interface DaemonServerOptions {

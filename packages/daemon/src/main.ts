@@ -11,7 +11,7 @@ import { checkMachine } from './config/machine-check.ts';
 import { findPrograms } from './config/programs.ts';
 import { Daemon } from './daemon.ts';
 import { DaemonServer } from './daemon-server.ts';
-import { LogFile } from './services/log-file.ts';
+import { LogFile } from './host/log-file.ts';
 
 const usage = `usage: coppice-daemon [--home DIR] [--port N] [--foreground] [--purge] [--restore-backup]
 

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { CoppiceError, errorKinds, routes } from '@coppice/protocol';
 import { describe, expect, it } from 'vitest';
-import { HostCheck } from '../src/api/http/host-check.ts';
-import { openApiDocument } from '../src/api/http/openapi.ts';
 import { affordableConnections } from '../src/config/descriptors.ts';
+import { HostCheck } from '../src/doors/http/host-check.ts';
+import { openApiDocument } from '../src/doors/http/openapi.ts';
 import { JsonShape } from '../src/doors/json-shape.ts';
 import { toCoppiceError, toProblem } from '../src/doors/problem.ts';
 import { RateLimiter } from '../src/doors/rate-limiter.ts';
-import { outputText, unfinishedTail } from '../src/services/output-text.ts';
+import { outputText, unfinishedTail } from '../src/inside/output-text.ts';
 import { version } from '../src/version.ts';
 
 const codeOf = (work: () => unknown): string => {

@@ -7,8 +7,8 @@ import { ImageStore } from '@coppice/runtime';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openDatabase } from '../src/db/open-database.ts';
 import { State } from '../src/db/state.ts';
-import { ImageService } from '../src/services/image-service.ts';
-import { Journal } from '../src/services/journal.ts';
+import { ImageService } from '../src/images/image-service.ts';
+import { Journal } from '../src/journal/journal.ts';
 
 describe('an image that is being removed', () => {
   let directory: string;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { KeyedLock } from '../src/services/keyed-lock.ts';
+import { KeyedLock } from '../src/journal/keyed-lock.ts';
 
 test('holders of one key come one after another in their order, those of another key do not wait', async () => {
   const lock = new KeyedLock();

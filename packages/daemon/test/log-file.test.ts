@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { LogFile } from '../src/services/log-file.ts';
+import { LogFile } from '../src/host/log-file.ts';
 
 describe('a log', () => {
   let directory: string;

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { json, text } from 'node:stream/consumers';
 import { Server } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { asSingleRequest, SingleExchange } from '../src/api/mcp/single-exchange.ts';
+import { asSingleRequest, SingleExchange } from '../src/doors/mcp/single-exchange.ts';
 
 const call = {
   jsonrpc: '2.0',

@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { CoppiceError } from '@coppice/protocol';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ConfinedDirectory } from '../src/api/mcp/confined-directory.ts';
-import { fileType } from '../src/api/mcp/file-type.ts';
-import { parseStatus } from '../src/api/mcp/git-status.ts';
-import { PendingCalls } from '../src/api/mcp/pending-calls.ts';
-import { redact } from '../src/api/mcp/redact.ts';
-import { toFailure } from '../src/api/mcp/tool-failure.ts';
-import { formatNote, parseNote } from '../src/api/mcp/vault/frontmatter.ts';
+import { fileType } from '../src/doors/mcp/file-type.ts';
+import { PendingCalls } from '../src/doors/mcp/pending-calls.ts';
+import { toFailure } from '../src/doors/mcp/tool-failure.ts';
+import { parseStatus } from '../src/git/git-status.ts';
+import { ConfinedDirectory } from '../src/notes/confined-directory.ts';
+import { formatNote, parseNote } from '../src/notes/frontmatter.ts';
+import { redact } from '../src/redaction/redact.ts';
 
 async function* bytes(content: string): AsyncIterable<Buffer> {
   yield Buffer.from(content);

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { cleanError } from '../src/api/mcp/clean-error.ts';
-import { Secrets } from '../src/api/mcp/secrets.ts';
+import { cleanError } from '../src/redaction/clean-error.ts';
+import { Secrets } from '../src/redaction/secrets.ts';
 
 const secret = 'p@ss/word+with=odd "signs"';
 const knowing = (...values: string[]): Secrets => {

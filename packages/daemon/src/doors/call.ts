@@ -1,7 +1,7 @@
 import type { RouteName, Routes } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { MessageSocket } from '../api/http/message-socket.ts';
-import type { Progress } from '../services/services.ts';
+import type { Progress } from '../services.ts';
+import type { MessageSocket } from './http/message-socket.ts';
 
 type Parsed<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
   ? z.output<S>

@@ -1,9 +1,9 @@
 import { CoppiceError, type Route, type RouteName, routes } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { MessageSocket } from '../api/http/message-socket.ts';
-import type { Principal, Progress } from '../services/services.ts';
+import type { Principal, Progress } from '../services.ts';
 import type { Call, Handlers } from './call.ts';
 import type { Gate } from './gate.ts';
+import type { MessageSocket } from './http/message-socket.ts';
 import { invalidInput } from './problem.ts';
 
 /** A call whose caller may make it: what is known before its body is looked at. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
-import type { Principal } from '../services/services.ts';
+import type { Principal } from '../services.ts';
 import { DocumentRoom } from './document-room.ts';
 import type { Gate } from './gate.ts';
 import { JsonShape } from './json-shape.ts';

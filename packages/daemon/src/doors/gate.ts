@@ -1,5 +1,5 @@
 import { type Action, accessOf, CoppiceError, covers, type Scope } from '@coppice/protocol';
-import type { Principal } from '../services/services.ts';
+import type { Principal } from '../services.ts';
 import type { RateLimiter } from './rate-limiter.ts';
 
 export interface GateOptions {

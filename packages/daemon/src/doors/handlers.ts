@@ -1,8 +1,8 @@
-import { execEvents } from '../api/http/exec-events.ts';
-import { runOverSocket } from '../api/http/exec-socket.ts';
-import { attachTerminal } from '../api/http/terminal-socket.ts';
-import type { CallOptions, Progress, Services } from '../services/services.ts';
+import type { CallOptions, Progress, Services } from '../services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
+import { execEvents } from './http/exec-events.ts';
+import { runOverSocket } from './http/exec-socket.ts';
+import { attachTerminal } from './http/terminal-socket.ts';
 
 const done = async (work: Promise<void>): Promise<Record<string, never>> => {
   await work;

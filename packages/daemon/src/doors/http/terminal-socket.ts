@@ -1,0 +1,42 @@
+import { terminalControlSchema } from '@coppice/protocol';
+import { toExit } from '../../inside/process-request.ts';
+import type { TerminalService } from '../../inside/terminal-service.ts';
+import { parseMessage } from './exec-socket.ts';
+import type { MessageSocket } from './message-socket.ts';
+
+/** Binary messages are what is shown and typed; leaving keeps the terminal running. */
+export const attachTerminal = async (
+  terminals: TerminalService,
+  ref: string,
+  id: number,
+  socket: MessageSocket,
+): Promise<void> => {
+  const attachment = await terminals.attach(ref, id);
+  try {
+    const refused = Promise.withResolvers<never>();
+    const typing = async () => {
+      for (let message = await socket.next(); message !== undefined; message = await socket.next()) {
+        if ('binary' in message) {
+          await attachment.write(message.binary);
+          continue;
+        }
+        const control = parseMessage(terminalControlSchema, message.text);
+        if (control.type === 'resize') await terminals.resize(ref, id, control.cols, control.rows);
+        else await terminals.signal(ref, id, control.signal);
+      }
+    };
+    const showing = async () => {
+      for await (const data of attachment.output) {
+        const sent = socket.send(data);
+        if (sent !== undefined) await sent;
+      }
+      await socket.send(JSON.stringify({ type: 'exit', ...toExit(await attachment.exit) }));
+    };
+    // Who types and leaves at once has typed: all of it is passed on before the terminal is let go.
+    const typed = typing();
+    typed.catch(refused.reject);
+    await Promise.race([showing(), refused.promise, typed]);
+  } finally {
+    attachment.detach();
+  }
+};

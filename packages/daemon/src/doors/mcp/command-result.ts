@@ -1,0 +1,163 @@
+import { CoppiceError, type ExecResult } from '@coppice/protocol';
+import { z } from 'zod';
+import { unfinishedTail } from '../../inside/output-text.ts';
+import { inShell } from './guest-shell.ts';
+import type { ToolContext } from './tool-context.ts';
+
+/** As much as is kept to be read later where the answer has only the first part of it. */
+const keptBytes = 16 * 1024 * 1024;
+/** Where the whole output of a cut answer is, inside the workspace. */
+const spoolDirectory = '/tmp/coppice-output';
+
+export interface CommandRequest {
+  readonly command: string;
+  readonly timeout_secs: number;
+  readonly workdir?: string | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  readonly max_output_bytes: number;
+  /** Where what is cut off goes, for commands whose own workspace does not outlive the answer. */
+  readonly rest?: RestPlace;
+}
+
+interface RestPlace {
+  readonly workspace?: { readonly id: string; readonly name: string };
+  /** Said at the cut where it could not be kept. */
+  readonly otherwise: string;
+}
+
+export const commandResultSchema = z.object({
+  exit_code: z.number().describe('128 + n when signal n ended it, as in a shell.'),
+  stdout: z.string(),
+  stderr: z.string(),
+  stdout_base64: z.string().optional().describe('The bytes, where stdout is not text.'),
+  stderr_base64: z.string().optional().describe('The bytes, where stderr is not text.'),
+  truncated: z.boolean(),
+  stdout_file: z
+    .string()
+    .optional()
+    .describe('Inside the workspace: all of stdout, where the answer is cut.'),
+  stderr_file: z
+    .string()
+    .optional()
+    .describe('Inside the workspace: all of stderr, where the answer is cut.'),
+  duration_ms: z.number(),
+});
+type CommandResult = z.infer<typeof commandResultSchema>;
+
+export const exitCodeOf = (exit: { exit_code: number | null; signal: number | null }): number =>
+  exit.exit_code ?? 128 + (exit.signal ?? 0);
+
+export interface CommandOutcome {
+  readonly result: CommandResult;
+  readonly timedOut: boolean;
+}
+
+const run = (context: ToolContext, id: string, request: CommandRequest): Promise<ExecResult> =>
+  inShell(request.command, request.workdir, (words) =>
+    context.services.exec.run(
+      id,
+      {
+        ...words,
+        env: request.env === undefined ? undefined : { ...request.env },
+        timeout_ms: Math.ceil(request.timeout_secs * 1000),
+        max_output_bytes: Math.max(keptBytes, request.max_output_bytes),
+      },
+      context.signal,
+    ),
+  );
+
+/** Runs a command line as an agent asked for it, and cuts what is too much for an answer. */
+export const runCommand = async (
+  context: ToolContext,
+  id: string,
+  request: CommandRequest,
+): Promise<CommandOutcome> => {
+  context.secrets.addEnvironment(request.env ?? {});
+  // Before it is cut, and before the rest goes into a file that a snapshot would hold.
+  const done = context.secrets.redactAll(await run(context, id, request));
+  const spool = new Spool(context, id, request);
+  const stdout = await spool.cut('stdout', done.stdout, done.stdout_base64, done.stdout_cut_bytes);
+  const stderr = await spool.cut('stderr', done.stderr, done.stderr_base64, done.stderr_cut_bytes);
+  return {
+    timedOut: done.timed_out,
+    result: {
+      exit_code: exitCodeOf(done),
+      stdout: stdout.text,
+      stderr: stderr.text,
+      ...(stdout.base64 === undefined ? {} : { stdout_base64: stdout.base64 }),
+      ...(stderr.base64 === undefined ? {} : { stderr_base64: stderr.base64 }),
+      truncated: stdout.cut || stderr.cut,
+      ...(stdout.file === undefined ? {} : { stdout_file: stdout.file }),
+      ...(stderr.file === undefined ? {} : { stderr_file: stderr.file }),
+      duration_ms: done.duration_ms,
+    },
+  };
+};
+
+interface CutOutput {
+  readonly text: string;
+  readonly base64: string | undefined;
+  readonly cut: boolean;
+  readonly file?: string;
+}
+
+/** Keeps what does not fit into an answer in a file of the workspace, and says so at the cut. */
+class Spool {
+  readonly #context: ToolContext;
+  readonly #id: string;
+  readonly #limitBytes: number;
+  readonly #rest: RestPlace | undefined;
+  readonly #stamp = `${Date.now().toString(36)}-${Math.floor(Math.random() * 36 ** 4).toString(36)}`;
+
+  constructor(context: ToolContext, id: string, request: CommandRequest) {
+    this.#context = context;
+    this.#id = id;
+    this.#limitBytes = request.max_output_bytes;
+    this.#rest = request.rest;
+  }
+
+  async cut(
+    stream: 'stdout' | 'stderr',
+    text: string,
+    base64: string | null,
+    lostBytes: number,
+  ): Promise<CutOutput> {
+    const bytes = base64 === null ? Buffer.from(text) : Buffer.from(base64, 'base64');
+    const totalBytes = bytes.length + lostBytes;
+    if (totalBytes <= this.#limitBytes) return { text, base64: base64 ?? undefined, cut: false };
+    const head = bytes.subarray(0, this.#limitBytes);
+    const whole = base64 === null ? head.subarray(0, head.length - unfinishedTail(head)) : head;
+    const file = `${spoolDirectory}/${this.#stamp}.${stream}`;
+    const kept = await this.#keep(file, bytes);
+    const other = this.#rest?.workspace;
+    const where = kept
+      ? `; read on with file_read ${other === undefined ? '' : `workspace_id=${other.name} `}path=${file} offset=${whole.length}${lostBytes > 0 ? ` (the first ${bytes.length} bytes are there)` : ''}`
+      : `; ${this.#rest?.otherwise ?? 'the rest could not be kept: raise max_output_bytes'}`;
+    const note = `\n[TRUNCATED: ${totalBytes} bytes total, showing first ${whole.length} bytes${where}]`;
+    return {
+      text: `${whole.toString('utf8')}${note}`,
+      base64: base64 === null ? undefined : whole.toString('base64'),
+      cut: true,
+      ...(kept ? { file } : {}),
+    };
+  }
+
+  /** A full disk, or a workspace that went away, must not cost the agent the part that it can have. */
+  async #keep(path: string, bytes: Buffer): Promise<boolean> {
+    const id = this.#rest === undefined ? this.#id : this.#rest.workspace?.id;
+    if (id === undefined) return false;
+    try {
+      await this.#context.services.files.write(
+        id,
+        { path, parents: true },
+        (async function* () {
+          yield bytes;
+        })(),
+      );
+      return true;
+    } catch (error) {
+      if (error instanceof CoppiceError && error.code !== 'internal') return false;
+      throw error;
+    }
+  }
+}

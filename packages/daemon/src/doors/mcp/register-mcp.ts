@@ -1,0 +1,143 @@
+import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import { CoppiceError, documentBytes } from '@coppice/protocol';
+import { toNodeHandler } from '@modelcontextprotocol/node';
+import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
+import type { FastifyRequest } from 'fastify';
+import { KeyedLock } from '../../journal/keyed-lock.ts';
+import { ConfinedDirectory } from '../../notes/confined-directory.ts';
+import { Vault } from '../../notes/vault.ts';
+import type { Principal, Services } from '../../services.ts';
+import { Sessions } from '../../sessions/sessions.ts';
+import type { HttpServer } from '../http/server.ts';
+import { createMcpServer } from './mcp-server.ts';
+import { PendingCalls } from './pending-calls.ts';
+import { isProfile, type Profile, profiles, ToolSet } from './registry.ts';
+import { asSingleRequest, SingleExchange } from './single-exchange.ts';
+
+export interface RegisterMcpOptions {
+  readonly services: Services;
+  readonly version: string;
+  /** The one directory of this machine that file_upload and file_download reach. */
+  readonly transferDir: string;
+  /** Where the shared notes are. */
+  readonly vaultDir: string;
+  readonly maxSandboxesPerSession: number;
+  readonly onInternalError: (error: unknown, where: string) => void;
+}
+
+interface McpCall {
+  readonly principal: Principal;
+  readonly session: string;
+  readonly profile: Profile;
+  readonly signal: AbortSignal;
+}
+
+const sessionHeader = 'mcp-session-id';
+const sessionName = /^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$/;
+
+/**
+ * Mounts the MCP server at /mcp. Requests stand alone: a client goes on after a restart of the daemon as if nothing had
+ * been. Whose sandboxes are whose is kept with the sandboxes, by the session that `?session=` names, or by token.
+ */
+export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions): Promise<void> => {
+  const { app } = door;
+  const parts = {
+    services: options.services,
+    sessions: new Sessions({ maxSandboxes: options.maxSandboxesPerSession }),
+    transfers: await ConfinedDirectory.open(
+      options.transferDir,
+      'transfer directory',
+      '`transfer_dir` in config.json',
+    ),
+    vault: new Vault(await ConfinedDirectory.open(options.vaultDir, 'vault')),
+    preparing: new KeyedLock(),
+  };
+  const toolSets = new Map<string, ToolSet>();
+  const toolSet = (profile: Profile, isAdmin: boolean): ToolSet => {
+    const key = `${profile} ${isAdmin}`;
+    const known = toolSets.get(key) ?? ToolSet.of(profile, isAdmin);
+    toolSets.set(key, known);
+    return known;
+  };
+  const pending = new PendingCalls();
+  const serverFor = ({ principal, session, profile, signal }: McpCall): Server =>
+    createMcpServer({
+      parts,
+      tools: toolSet(profile, principal.scope.kind === 'admin'),
+      caller: { principal, session, signal },
+      version: options.version,
+      onInternalError: options.onInternalError,
+    });
+  const handler = createMcpHandler(({ authInfo }) => serverFor(authInfo!.extra!.call as McpCall), {
+    onerror: () => {},
+  });
+  app.addHook('onClose', () => handler.close());
+
+  const serve = toNodeHandler(handler);
+  const serveSingle = async (
+    single: JSONRPCRequest,
+    response: ServerResponse,
+    call: McpCall,
+  ): Promise<void> => {
+    // Clients of the older revisions name themselves by it in what they send later, also to cancel.
+    const headers: Record<string, string> =
+      single.method === 'initialize' ? { [sessionHeader]: randomUUID() } : {};
+    const exchange = new SingleExchange(response, { headers });
+    await serverFor(call).connect(exchange);
+    await exchange.serve(single);
+  };
+
+  app.route({
+    method: ['GET', 'POST', 'DELETE'],
+    url: '/mcp',
+    config: { door: { entry: 'token', documentBytes: documentBytes.content } },
+    handler: async (request, reply) => {
+      const principal = door.principalOf(request);
+      const body = door.documentOf(request);
+      const { session, profile } = readQuery(request, principal);
+      const client = request.headers[sessionHeader];
+      const sender = typeof client === 'string' ? `${principal.tokenId} ${client}` : undefined;
+      const abort = new AbortController();
+      reply.raw.on('close', () => {
+        if (!reply.raw.writableFinished) abort.abort();
+      });
+      const leave = pending.enter(sender, body, abort);
+      const call: McpCall = { principal, session, profile, signal: abort.signal };
+      const single = asSingleRequest(request.method, request.headers, body);
+      reply.hijack();
+      try {
+        if (single !== undefined) return await serveSingle(single, reply.raw, call);
+        const auth = {
+          token: '',
+          clientId: principal.tokenId,
+          scopes: [principal.scope.kind],
+          extra: { call },
+        };
+        const raw = Object.assign(request.raw, { auth });
+        await serve(raw, reply.raw as unknown as Parameters<typeof serve>[1], body);
+      } finally {
+        leave();
+      }
+    },
+  });
+};
+
+const readQuery = (request: FastifyRequest, principal: Principal): { session: string; profile: Profile } => {
+  const {
+    profile = 'full',
+    session = principal.tokenId,
+    ...others
+  } = request.query as Record<string, unknown>;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new CoppiceError('invalid_argument', `/mcp takes \`profile\` and \`session\`, not \`${unknown}\``);
+  if (typeof profile !== 'string' || !isProfile(profile))
+    throw new CoppiceError('invalid_argument', `the profile must be one of ${profiles.join(', ')}`);
+  if (typeof session !== 'string' || !sessionName.test(session))
+    throw new CoppiceError(
+      'invalid_argument',
+      'the session must be 1 to 128 letters, digits, `_`, `.`, `:`, `@` or `-`',
+    );
+  return { session, profile };
+};

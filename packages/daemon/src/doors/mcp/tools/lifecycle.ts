@@ -1,0 +1,243 @@
+import { nameSchema, networkPolicySchema, refSchema } from '@coppice/protocol';
+import { z } from 'zod';
+import { ownerOf } from '../../../sessions/sessions.ts';
+import { workspaceId } from '../fields.ts';
+import { additive, defineTool, readOnly, replacing, settling, type Tool } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
+import {
+  forkedFromSchema,
+  networkOf,
+  networkSchema,
+  resourcesOf,
+  resourcesSchema,
+  workspaceOf,
+  workspaceSchema,
+} from '../workspace-view.ts';
+
+const create = defineTool({
+  name: 'workspace_create',
+  title: 'Create a workspace',
+  description:
+    'Creates and starts an isolated Linux computer with its own disk, processes and network. Internet access is off unless allow_internet is true. Do not use it to read code that you can already read, to compute something that needs no shell, or when a workspace that fits exists (workspace_list); to copy one, use workspace_fork.',
+  scope: 'admin',
+  annotations: additive,
+  input: z.strictObject({
+    name: nameSchema.optional().describe('Unique name; one is made up when it is left out.'),
+    base_image: refSchema
+      .optional()
+      .describe('Image to start from; the default has the tools of this machine.'),
+    vcpus: z.number().min(0.1).max(256).optional(),
+    memory_mb: z.int().min(16).max(4_194_304).optional(),
+    disk_gb: z.number().min(0.1).max(65_536).optional(),
+    allow_internet: z.boolean().default(false),
+  }),
+  output: workspaceSchema.extend({
+    boot_time_ms: z.number(),
+    from_pool: z.boolean(),
+    resources: resourcesSchema,
+  }),
+  next: {
+    name_taken: 'Call workspace_list: use the workspace that has the name, or choose another name.',
+    not_found: 'Leave base_image out to use the default image.',
+  },
+  run: (context, input) =>
+    context.sessions.withRoom(context.services, context.session, 1, () =>
+      context.during('creating the workspace', async () => {
+        const created = await context.services.sandboxes.create(
+          {
+            name: input.name,
+            image: input.base_image,
+            cpus: input.vcpus,
+            memory_mb: input.memory_mb,
+            disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
+            labels: context.ownership,
+            network: networkPolicySchema.parse({ allow_internet: input.allow_internet }),
+          },
+          {
+            signal: context.signal,
+            progress: ({ message, fraction }) => context.report(message, fraction),
+          },
+        );
+        return {
+          ...workspaceOf(created),
+          boot_time_ms: created.boot_ms,
+          from_pool: created.from_pool,
+          resources: resourcesOf(created),
+        };
+      }),
+    ),
+});
+
+const destroy = defineTool({
+  name: 'workspace_destroy',
+  title: 'Destroy a workspace',
+  description:
+    'Ends every process of a workspace and removes its disk for good. Its snapshots stay. Do not use it to free memory only (workspace_stop keeps the disk), nor on a workspace that somebody may still need.',
+  scope: 'admin',
+  annotations: replacing,
+  input: z.strictObject({ workspace_id: workspaceId }),
+  output: z.object({ workspace_id: z.string(), name: z.string(), status: z.literal('destroyed') }),
+  run: async (context, { workspace_id: ref }) => {
+    const { id, name } = context.ownSandbox(ref);
+    await context.during(`destroying ${name}`, () => context.services.sandboxes.destroy(id));
+    return { workspace_id: id, name, status: 'destroyed' as const };
+  },
+});
+
+const start = defineTool({
+  name: 'workspace_start',
+  title: 'Start a workspace',
+  description:
+    'Starts a stopped workspace, or wakes a paused one; one that runs is left alone. Not needed after workspace_create, workspace_fork or snapshot_restore: those are running.',
+  scope: 'sandbox',
+  annotations: settling,
+  input: z.strictObject({ workspace_id: workspaceId }),
+  output: workspaceSchema,
+  run: async (context, { workspace_id: ref }) => {
+    const { id, state, name } = context.ownSandbox(ref);
+    const { sandboxes } = context.services;
+    if (state === 'running') return workspaceOf(await sandboxes.get(id));
+    return workspaceOf(
+      await context.during(`starting ${name}`, () =>
+        state === 'paused' ? sandboxes.resume(id) : sandboxes.start(id),
+      ),
+    );
+  },
+});
+
+const stop = defineTool({
+  name: 'workspace_stop',
+  title: 'Stop a workspace',
+  description:
+    'Ends every process and frees memory; the disk stays, and workspace_start brings it back. Do not use it while background jobs must go on.',
+  scope: 'sandbox',
+  annotations: replacing,
+  input: z.strictObject({ workspace_id: workspaceId }),
+  output: workspaceSchema,
+  run: async (context, { workspace_id: ref }) => {
+    const { id, state, name } = context.ownSandbox(ref);
+    if (state === 'stopped') return workspaceOf(await context.services.sandboxes.get(id));
+    return workspaceOf(
+      await context.during(`stopping ${name}`, () => context.services.sandboxes.stop(id, 5)),
+    );
+  },
+});
+
+const states = z.enum(['running', 'stopped', 'paused', 'suspended', 'failed', 'creating', 'destroying']);
+
+const list = defineTool({
+  name: 'workspace_list',
+  title: 'List workspaces',
+  description:
+    'Lists all workspaces, also those of other sessions (owned: false). Use it to find one again in a later session. Do not poll with it; for one workspace use workspace_info.',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({
+    state_filter: states.optional().describe('Only those in this state; suspended means paused.'),
+  }),
+  output: z.object({
+    workspaces: z.array(
+      workspaceSchema.extend({
+        owned: z.boolean(),
+        session: z.string().nullable(),
+        resources: resourcesSchema,
+      }),
+    ),
+  }),
+  run: async (context, { state_filter: filter }) => {
+    const state = filter === 'suspended' ? 'paused' : filter;
+    const sandboxes = (await context.visible()).filter(
+      (sandbox) => state === undefined || sandbox.state === state,
+    );
+    return {
+      workspaces: sandboxes.map((sandbox) => ({
+        ...workspaceOf(sandbox),
+        owned: context.owns(sandbox),
+        session: ownerOf(sandbox),
+        resources: resourcesOf(sandbox),
+      })),
+    };
+  },
+});
+
+/** The source may be gone; the snapshot keeps its name. */
+const forkedFrom = async (
+  context: ToolContext,
+  parent: { snapshot_id: string; sandbox_id: string | null } | null,
+): Promise<z.infer<typeof forkedFromSchema> | null> => {
+  if (parent === null) return null;
+  const snapshot = await context.services.snapshots.get(parent.snapshot_id);
+  return {
+    source_workspace_id: snapshot.sandbox_id,
+    source_workspace_name: snapshot.sandbox_name,
+    snapshot_name: snapshot.name,
+  };
+};
+
+const info = defineTool({
+  name: 'workspace_info',
+  title: 'Inspect a workspace',
+  description:
+    'State, resources, network policy, port forwards, snapshots, disk use and what the workspace was forked from. Do not use it to see files (file_list) or output (exec_poll).',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({ workspace_id: workspaceId }),
+  output: workspaceSchema.extend({
+    owned: z.boolean(),
+    session: z.string().nullable(),
+    failure: z.string().nullable(),
+    base_image: z.string(),
+    driver: z.string(),
+    resources: resourcesSchema,
+    env_names: z.array(z.string()),
+    network: networkSchema.extend({
+      port_forwards: z.array(z.object({ host_port: z.number(), guest_port: z.number() })),
+    }),
+    snapshots: z.array(
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        has_memory: z.boolean(),
+        parent: z.string().nullable(),
+        created_at: z.string(),
+      }),
+    ),
+    forked_from: forkedFromSchema.nullable(),
+    created_at: z.string(),
+    disk_used_bytes: z.number().nullable(),
+    disk_volsize_bytes: z.number(),
+    memory_used_bytes: z.number().nullable(),
+  }),
+  run: async (context, { workspace_id: ref }) => {
+    const sandbox = await context.services.sandboxes.get(context.look(ref).id);
+    const snapshots = await context.services.snapshots.list(sandbox.id);
+    return {
+      ...workspaceOf(sandbox),
+      owned: context.owns(sandbox),
+      session: ownerOf(sandbox),
+      failure: sandbox.failure,
+      base_image: sandbox.image,
+      driver: sandbox.driver,
+      resources: resourcesOf(sandbox),
+      env_names: sandbox.env_names,
+      network: {
+        ...networkOf(sandbox),
+        port_forwards: sandbox.forwards.map(({ host_port, guest_port }) => ({ host_port, guest_port })),
+      },
+      snapshots: snapshots.map((snapshot) => ({
+        id: snapshot.id,
+        name: snapshot.name,
+        has_memory: snapshot.has_memory,
+        parent: snapshot.parent_id,
+        created_at: snapshot.created_at,
+      })),
+      forked_from: await forkedFrom(context, sandbox.parent),
+      created_at: sandbox.created_at,
+      disk_used_bytes: sandbox.usage?.disk_referenced_bytes ?? null,
+      disk_volsize_bytes: sandbox.disk_mb * 1024 * 1024,
+      memory_used_bytes: sandbox.usage?.memory_bytes ?? null,
+    };
+  },
+});
+
+export const lifecycleTools: readonly Tool[] = [create, destroy, start, stop, list, info];

@@ -1,0 +1,133 @@
+import { CoppiceError, type Sandbox } from '@coppice/protocol';
+import { z } from 'zod';
+import { ownerOf } from '../../../sessions/sessions.ts';
+import { workspaceId } from '../fields.ts';
+import { defineTool, readOnly, settling, type Tool } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
+import { workspaceOf, workspaceSchema } from '../workspace-view.ts';
+
+const adoptedSchema = workspaceSchema.extend({ adopted: z.boolean(), forced: z.boolean() });
+
+/** Takes a sandbox over; from a session that is at work only when told to. */
+const takeOver = async (
+  context: ToolContext,
+  sandbox: Sandbox,
+  force: boolean,
+): Promise<z.infer<typeof adoptedSchema>> => {
+  const owner = ownerOf(sandbox);
+  if (owner === context.session) return { ...workspaceOf(sandbox), adopted: false, forced: false };
+  const live = owner !== null && context.sessions.isLive(owner);
+  if (live && !force)
+    throw new CoppiceError(
+      'forbidden',
+      `workspace ${sandbox.name} belongs to the session ${owner}, which is at work`,
+      {
+        hint: `Leave it to that session, or take it with workspace_adopt, workspace_id ${sandbox.id} and force: true.`,
+      },
+    );
+  const updated = await context.sessions.withRoom(context.services, context.session, 1, () =>
+    context.services.sandboxes.update(sandbox.id, { labels: { ...sandbox.labels, ...context.ownership } }),
+  );
+  return { ...workspaceOf(updated), adopted: true, forced: live };
+};
+
+const adopt = defineTool({
+  name: 'workspace_adopt',
+  title: 'Take over workspaces',
+  description:
+    'Makes a workspace this session’s own, so that its tools may change it; without workspace_id, all that no live session has. Do not use it on your own workspaces, and use force only when the user says so: another agent may be at work there.',
+  scope: 'admin',
+  annotations: settling,
+  input: z.strictObject({
+    workspace_id: workspaceId.optional(),
+    force: z.boolean().default(false).describe('Also from a session that called within the last minute.'),
+  }),
+  output: workspaceSchema.partial().extend({
+    adopted: z
+      .union([z.boolean(), z.array(adoptedSchema)])
+      .describe('Of one: whether it changed hands. Of all: those that did.'),
+    forced: z.boolean().optional(),
+    adopted_count: z.number().optional(),
+    error_count: z.number().optional(),
+    errors: z.array(z.object({ workspace_id: z.string(), name: z.string(), error: z.string() })).optional(),
+  }),
+  run: async (context, { workspace_id: ref, force }) => {
+    if (ref !== undefined) return takeOver(context, context.look(ref), force);
+    const adopted: z.infer<typeof adoptedSchema>[] = [];
+    const errors: { workspace_id: string; name: string; error: string }[] = [];
+    for (const sandbox of await context.visible()) {
+      if (ownerOf(sandbox) === context.session) continue;
+      try {
+        adopted.push(await takeOver(context, sandbox, force));
+      } catch (error) {
+        if (!(error instanceof CoppiceError)) throw error;
+        errors.push({ workspace_id: sandbox.id, name: sandbox.name, error: error.message });
+      }
+    }
+    return { adopted_count: adopted.length, adopted, error_count: errors.length, errors };
+  },
+});
+
+const lastLines = (text: string, count: number): string => {
+  const lines = text.split('\n');
+  if (lines.length <= count) return text;
+  return [
+    `[TRUNCATED: the last ${count} of ${lines.length} lines; raise max_lines for more]`,
+    ...lines.slice(-count),
+  ].join('\n');
+};
+
+const logs = defineTool({
+  name: 'workspace_logs',
+  title: 'What happened to a workspace',
+  description:
+    'console: the events of the workspace, oldest first; stderr: why it failed, and what its background jobs wrote to stderr. Do not use it for the output of one job (exec_poll), nor of a command (exec answers with it).',
+  scope: 'sandbox',
+  annotations: readOnly,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    log_type: z.enum(['console', 'stderr', 'all']).default('all'),
+    max_lines: z.int().min(1).max(10_000).default(100),
+  }),
+  output: z.object({ workspace_id: z.string(), console: z.string(), stderr: z.string() }),
+  run: async (context, { workspace_id: ref, log_type: type, max_lines: count }) => {
+    const sandbox = context.look(ref);
+    return {
+      workspace_id: sandbox.id,
+      console: type === 'stderr' ? '' : lastLines(await eventLines(context, sandbox.id), count),
+      stderr: type === 'console' ? '' : lastLines(await jobErrors(context, sandbox), count),
+    };
+  },
+});
+
+const eventLines = async (context: ToolContext, sandboxId: string): Promise<string> => {
+  const lines: string[] = [];
+  for (let after = 0; ; ) {
+    const { events } = await context.services.events.list({ after, limit: 1000, sandbox: sandboxId });
+    for (const event of events) {
+      lines.push(`${event.at} ${event.type}`);
+      after = Math.max(after, event.seq);
+    }
+    if (events.length < 1000) return lines.join('\n');
+  }
+};
+
+/** Of each job; all that many jobs have kept would be too much at once. */
+const jobTailBytes = 262_144;
+
+const jobErrors = async (context: ToolContext, sandbox: Sandbox): Promise<string> => {
+  const lines = sandbox.failure === null ? [] : [sandbox.failure];
+  if (sandbox.state !== 'running') return lines.join('\n');
+  const { jobs } = context.services;
+  for (const job of await jobs.list(sandbox.id)) {
+    const cursor = Math.max(job.log_start, job.log_bytes - jobTailBytes);
+    const query = { cursor, max_bytes: jobTailBytes, wait_ms: 0 };
+    const { entries } = await jobs.readLog(sandbox.id, job.id, query);
+    const text = entries.flatMap((entry) => (entry.stream === 'stderr' ? [entry.text] : [])).join('');
+    const cut = cursor > job.log_start && text !== '' ? '[only what is new; exec_poll has the rest]\n' : '';
+    if (text !== '') lines.push(`job ${job.id}: ${cut}${text.trimEnd()}`);
+  }
+  return lines.join('\n');
+};
+
+export const ownershipTools: readonly Tool[] = [adopt, logs];

@@ -1,0 +1,322 @@
+import { CoppiceError } from '@coppice/protocol';
+import { z } from 'zod';
+import type { FrontmatterValue } from '../../../notes/frontmatter.ts';
+import { parseNote } from '../../../notes/frontmatter.ts';
+import { tagsOf } from '../../../notes/vault.ts';
+import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
+
+const notePath = z.string().min(1).max(1024).describe('Path of a note in the vault, such as plans/today.md.');
+const value = z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(z.string())]);
+const frontmatterSchema = z.record(z.string(), value);
+const next = { not_found: 'Call vault_list or vault_search to see the notes there are.' };
+const tag = z.string().regex(/^[\w/-]{1,64}$/, 'must be letters, digits, `_`, `/` or `-`');
+
+const read = defineTool({
+  name: 'vault_read',
+  title: 'Read a shared note',
+  description: 'Text and frontmatter of a note. Do not use it for files of a workspace (file_read).',
+  scope: 'admin',
+  annotations: readOnly,
+  input: z.strictObject({ path: notePath, format: z.enum(['markdown', 'json']).default('markdown') }),
+  output: z.object({ path: z.string(), content: z.string(), frontmatter: frontmatterSchema.optional() }),
+  next,
+  content: (note) => [
+    { type: 'text', text: note.frontmatter === undefined ? note.content : JSON.stringify(note) },
+  ],
+  run: async ({ vault }, { path, format }) => {
+    const text = await vault.read(path);
+    if (format === 'markdown') return { path, content: text };
+    const { frontmatter, body } = parseNote(text);
+    return { path, content: body, frontmatter: frontmatter as Record<string, z.input<typeof value>> };
+  },
+});
+
+const write = defineTool({
+  name: 'vault_write',
+  title: 'Write a shared note',
+  description:
+    'Creates or changes a markdown note that every session sees and that outlives all workspaces. Do not use it for code or data of a workspace (file_write), nor for secrets: all sessions can read it.',
+  scope: 'admin',
+  annotations: unbounded,
+  input: z.strictObject({
+    path: notePath,
+    content: z.string().max(10_485_760),
+    mode: z.enum(['overwrite', 'append', 'prepend']).default('overwrite'),
+  }),
+  output: z.object({ path: z.string(), bytes: z.number() }),
+  run: async ({ vault }, { path, content, mode }) => {
+    const text = await vault.change(path, (before = '') =>
+      mode === 'overwrite' ? content : mode === 'append' ? before + content : content + before,
+    );
+    return { path, bytes: Buffer.byteLength(text) };
+  },
+});
+
+const search = defineTool({
+  name: 'vault_search',
+  title: 'Search the shared notes',
+  description:
+    'Lines of notes that hold the words (or match the regular expression). Do not use it for files of a workspace (exec with grep).',
+  scope: 'admin',
+  annotations: readOnly,
+  input: z.strictObject({
+    query: z.string().min(1).max(1024),
+    regex: z.boolean().default(false),
+    tag: tag.optional(),
+    path_prefix: z.string().max(1024).optional(),
+    max_results: z.int().min(1).max(1000).default(20),
+  }),
+  output: z.object({
+    query: z.string(),
+    result_count: z.number(),
+    results: z.array(
+      z.object({ path: z.string(), line_number: z.number(), line: z.string(), context: z.string() }),
+    ),
+    note: z.string().optional(),
+  }),
+  run: async ({ vault }, input) => {
+    const { results: found } = await vault.search({
+      query: input.query,
+      isRegex: input.regex,
+      // One more than asked for tells whether there is more.
+      limit: input.max_results + 1,
+      tag: input.tag,
+      folder: input.path_prefix,
+    });
+    const results = found.slice(0, input.max_results);
+    const more = found.length > results.length;
+    const note = `[TRUNCATED: showing ${results.length} lines; raise max_results, or give path_prefix or tag]`;
+    return { query: input.query, result_count: results.length, results, ...(more ? { note } : {}) };
+  },
+});
+
+const list = defineTool({
+  name: 'vault_list',
+  title: 'List the shared notes',
+  description: 'Notes and folders of the vault. Do not use it for directories of a workspace (file_list).',
+  scope: 'admin',
+  annotations: readOnly,
+  input: z.strictObject({
+    path: z.string().max(1024).optional(),
+    path_prefix: z.string().max(1024).optional(),
+    recursive: z.boolean().default(false),
+  }),
+  output: z.object({
+    path: z.string(),
+    recursive: z.boolean(),
+    count: z.number(),
+    entries: z.array(
+      z.object({ path: z.string(), is_dir: z.boolean(), size: z.number(), modified: z.string() }),
+    ),
+  }),
+  next: { not_found: 'Call vault_list without path to see the folders there are.' },
+  run: async ({ vault }, input) => {
+    const path = input.path ?? input.path_prefix ?? '';
+    const entries = await vault.list(path, input.recursive);
+    return { path, recursive: input.recursive, count: entries.length, entries };
+  },
+});
+
+const remove = defineTool({
+  name: 'vault_delete',
+  title: 'Delete a shared note',
+  description:
+    'Removes a note for good; confirm must be true. Do not use it on notes of others without asking.',
+  scope: 'admin',
+  annotations: replacing,
+  input: z.strictObject({ path: notePath, confirm: z.literal(true).describe('Must be true.') }),
+  output: z.object({ path: z.string(), deleted: z.literal(true) }),
+  next,
+  run: async ({ vault }, { path }) => {
+    await vault.remove(path);
+    return { path, deleted: true as const };
+  },
+});
+
+const frontmatter = defineTool({
+  name: 'vault_frontmatter',
+  title: 'Frontmatter of a shared note',
+  description:
+    'Reads, sets or deletes keys in the frontmatter of a note. Do not use it for tags (vault_tags).',
+  scope: 'admin',
+  annotations: replacing,
+  input: z.strictObject({
+    path: notePath,
+    action: z.enum(['get', 'set', 'delete']).default('get'),
+    key: z
+      .string()
+      .regex(/^[A-Za-z0-9_][A-Za-z0-9_ .-]{0,63}$/)
+      .optional(),
+    value: value.optional(),
+  }),
+  output: z.object({ path: z.string(), frontmatter: frontmatterSchema }),
+  next,
+  run: async ({ vault }, { path, action, key, value: given }) => {
+    if (action === 'get') {
+      const { frontmatter: found } = await vault.readNote(path);
+      const all = found as Record<string, z.input<typeof value>>;
+      return { path, frontmatter: key === undefined ? all : { [key]: all[key] ?? null } };
+    }
+    if (key === undefined || (action === 'set' && given === undefined))
+      throw new CoppiceError(
+        'invalid_argument',
+        `${action} needs key${action === 'set' ? ' and value' : ''}`,
+      );
+    const after = await vault.changeFrontmatter(path, (before) => {
+      const { [key]: _, ...rest } = before;
+      return action === 'delete' ? rest : { ...before, [key]: given as FrontmatterValue };
+    });
+    return { path, frontmatter: after as Record<string, z.input<typeof value>> };
+  },
+});
+
+const tags = defineTool({
+  name: 'vault_tags',
+  title: 'Tags of a shared note',
+  description:
+    'Lists, adds or removes tags of a note; without path lists all tags in use. Do not use it to search (vault_search takes a tag).',
+  scope: 'admin',
+  annotations: replacing,
+  input: z.strictObject({
+    path: notePath.optional(),
+    action: z.enum(['list', 'add', 'remove']).default('list'),
+    tag: tag.optional(),
+  }),
+  output: z.object({ path: z.string().nullable(), tags: z.array(z.string()) }),
+  next,
+  run: async ({ vault }, { path, action, tag: given }) => {
+    if (path === undefined) {
+      if (action !== 'list') throw new CoppiceError('invalid_argument', `${action} needs path`);
+      const all = new Set<string>();
+      for (const note of await vault.notes())
+        for (const found of tagsOf((await vault.readNote(note.path)).frontmatter)) all.add(found);
+      return { path: null, tags: [...all].sort() };
+    }
+    if (action === 'list') return { path, tags: tagsOf((await vault.readNote(path)).frontmatter) };
+    if (given === undefined) throw new CoppiceError('invalid_argument', `${action} needs tag`);
+    const after = await vault.changeFrontmatter(path, (before) => {
+      const others = tagsOf(before).filter((found) => found !== given);
+      return { ...before, tags: action === 'add' ? [...others, given] : others };
+    });
+    return { path, tags: tagsOf(after) };
+  },
+});
+
+const replace = defineTool({
+  name: 'vault_replace',
+  title: 'Replace text in a shared note',
+  description:
+    'Replaces every occurrence of a text (or match of a regular expression) in a note. Do not use it to rewrite a note (vault_write).',
+  scope: 'admin',
+  annotations: unbounded,
+  input: z.strictObject({
+    path: notePath,
+    search: z.string().min(1).max(65_536),
+    replace: z.string().max(1_048_576),
+    regex: z.boolean().default(false),
+  }),
+  output: z.object({ path: z.string(), replacements: z.number() }),
+  next: { ...next, no_match: 'Call vault_read, and quote the text exactly.' },
+  run: async ({ vault }, input) => ({
+    path: input.path,
+    replacements: await vault.replace(input.path, input.search, input.replace, input.regex),
+  }),
+});
+
+const move = defineTool({
+  name: 'vault_move',
+  title: 'Move a shared note',
+  description: 'Gives a note another path. Do not use it to copy (vault_read, then vault_write).',
+  scope: 'admin',
+  annotations: unbounded,
+  input: z.strictObject({ path: notePath, new_path: notePath, overwrite: z.boolean().default(false) }),
+  output: z.object({ moved: z.literal(true), from: z.string(), to: z.string() }),
+  next,
+  run: async ({ vault }, { path, new_path: to, overwrite }) => {
+    await vault.move(path, to, overwrite);
+    return { moved: true as const, from: path, to };
+  },
+});
+
+const batchRead = defineTool({
+  name: 'vault_batch_read',
+  title: 'Read several shared notes',
+  description:
+    'Up to ten notes in one call; one that cannot be read says why and does not stop the others. Do not use it to find notes (vault_search).',
+  scope: 'admin',
+  annotations: readOnly,
+  input: z.strictObject({
+    paths: z.array(notePath).min(1).max(10),
+    include_content: z.boolean().default(true),
+    include_frontmatter: z.boolean().default(true),
+  }),
+  output: z.object({
+    notes: z.array(
+      z.object({
+        path: z.string(),
+        content: z.string().optional(),
+        frontmatter: frontmatterSchema.optional(),
+        error: z.string().optional(),
+      }),
+    ),
+  }),
+  run: async ({ vault }, input) => ({
+    notes: await Promise.all(
+      input.paths.map(async (path) => {
+        try {
+          const note = await vault.readNote(path);
+          const found = note.frontmatter as Record<string, z.input<typeof value>>;
+          return {
+            path,
+            ...(input.include_content ? { content: note.body } : {}),
+            ...(input.include_frontmatter ? { frontmatter: found } : {}),
+          };
+        } catch (error) {
+          if (!(error instanceof CoppiceError)) throw error;
+          return { path, error: error.message };
+        }
+      }),
+    ),
+  }),
+});
+
+const stats = defineTool({
+  name: 'vault_stats',
+  title: 'Size of the vault',
+  description:
+    'How many notes and folders there are, and which changed last. Do not use it to list notes (vault_list).',
+  scope: 'admin',
+  annotations: readOnly,
+  input: z.strictObject({ recent_count: z.int().min(0).max(100).default(10) }),
+  output: z.object({
+    total_notes: z.number(),
+    total_folders: z.number(),
+    total_size_bytes: z.number(),
+    recent_files: z.array(z.object({ path: z.string(), size: z.number(), modified: z.string() })),
+  }),
+  run: async ({ vault }, { recent_count: count }) => {
+    const entries = await vault.list('', true);
+    const files = entries.filter((entry) => !entry.is_dir);
+    const recent = files.toSorted((a, b) => (a.modified < b.modified ? 1 : -1)).slice(0, count);
+    return {
+      total_notes: files.length,
+      total_folders: entries.length - files.length,
+      total_size_bytes: files.reduce((sum, file) => sum + file.size, 0),
+      recent_files: recent.map(({ path, size, modified }) => ({ path, size, modified })),
+    };
+  },
+});
+
+export const vaultTools: readonly Tool[] = [
+  read,
+  write,
+  search,
+  list,
+  remove,
+  frontmatter,
+  tags,
+  replace,
+  move,
+  batchRead,
+  stats,
+];

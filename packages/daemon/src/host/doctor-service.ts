@@ -1,0 +1,158 @@
+import { existsSync } from 'node:fs';
+import type { Doctor } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
+import type { State } from '../db/state.ts';
+import type { Drivers } from '../sandboxes/machine-starter.ts';
+import type { Trouble } from './health-service.ts';
+
+type Finding = Doctor['findings'][number];
+
+export interface DoctorParts {
+  readonly state: State;
+  readonly drivers: Drivers;
+  readonly disks: DiskStore;
+  readonly defaultDriver: 'container' | 'gvisor';
+  readonly backupFile: string;
+  /** What is wrong now, as health knows it. */
+  readonly troubles: () => readonly Trouble[];
+  readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
+}
+
+const lowSpaceBytes = 1024 ** 3;
+
+/** What is wrong with this machine, and how to mend it. */
+export class DoctorService {
+  readonly #parts: DoctorParts;
+
+  constructor(parts: DoctorParts) {
+    this.#parts = parts;
+  }
+
+  async examine(): Promise<Doctor> {
+    const { disks, defaultDriver } = this.#parts;
+    const [drivers, space, sandboxes, network] = await Promise.all([
+      this.#drivers(),
+      this.#space(),
+      this.#sandboxes(),
+      this.#network(),
+    ]);
+    const findings = [
+      ...this.#parts.troubles().map((trouble): Finding => ({ severity: 'error', ...trouble })),
+      ...drivers.findings,
+      ...space,
+      ...sandboxes,
+      ...network,
+      ...this.#engine(),
+      ...this.#backup(),
+    ];
+    return {
+      healthy: !findings.some((finding) => finding.severity === 'error'),
+      engine: disks.engine,
+      driver: defaultDriver,
+      drivers: drivers.health,
+      findings,
+    };
+  }
+
+  async #drivers(): Promise<{ health: Doctor['drivers']; findings: Finding[] }> {
+    const { drivers, defaultDriver } = this.#parts;
+    const health: Doctor['drivers'] = {};
+    const findings: Finding[] = [];
+    for (const [name, driver] of Object.entries(drivers)) {
+      const probed = await driver.probe();
+      health[name] = { usable: probed.usable, detail: probed.detail };
+      for (const { severity, message, fix } of probed.findings) {
+        const weight = name === defaultDriver ? severity : 'warning';
+        findings.push({ severity: weight, check: `driver ${name}`, message, fix });
+      }
+      const refusal = await driver.memoryRefusal();
+      if (refusal !== undefined)
+        findings.push({
+          severity: 'info',
+          check: `driver ${name}`,
+          message: `its sandboxes cannot be checkpointed with their memory: ${refusal}`,
+          fix: 'Create those whose memory matters with the driver gvisor, or install CRIU 4 or later.',
+        });
+    }
+    return { health, findings };
+  }
+
+  async #space(): Promise<Finding[]> {
+    const freeBytes = await this.#parts.disks.freeBytes();
+    if (freeBytes >= lowSpaceBytes) return [];
+    return [
+      {
+        severity: 'warning',
+        check: 'disk space',
+        message: `${Math.floor(freeBytes / 1024 ** 2)} MiB are free for the disks of sandboxes`,
+        fix: 'Delete snapshots and sandboxes that are no longer needed, or give the home a larger disk.',
+      },
+    ];
+  }
+
+  async #network(): Promise<Finding[]> {
+    const { usable, detail } = await this.#parts.network();
+    if (usable) return [];
+    return [
+      {
+        severity: 'warning',
+        check: 'network',
+        message: `sandboxes can have no network here: ${detail}`,
+        fix: 'Install nftables and iproute2, and use a kernel with nf_tables; sandboxes without network work.',
+      },
+    ];
+  }
+
+  async #sandboxes(): Promise<Finding[]> {
+    const { state, disks } = this.#parts;
+    const failed = state.sandboxes.all().filter((sandbox) => sandbox.state === 'failed');
+    const found = await disks.list();
+    const stored = new Set(found.snapshots);
+    const missing = state.snapshots.all().filter((snapshot) => !stored.has(snapshot.id));
+    return [
+      ...failed.map(
+        (sandbox): Finding => ({
+          severity: 'warning',
+          check: 'sandboxes',
+          message: `sandbox ${sandbox.name} failed: ${sandbox.failure}`,
+          fix: `Start it again with \`coppice start ${sandbox.name}\`, or remove it.`,
+        }),
+      ),
+      ...missing.map(
+        (snapshot): Finding => ({
+          severity: 'error',
+          check: 'snapshots',
+          message: `the files of snapshot ${snapshot.id} (${snapshot.sandboxName}:${snapshot.name}) are gone`,
+          fix: 'Import it from an export, or delete it.',
+        }),
+      ),
+    ];
+  }
+
+  #engine(): Finding[] {
+    const { engine } = this.#parts.disks;
+    if (engine === 'btrfs') return [];
+    const memory = engine === 'copy' ? ', and checkpoints share none of their memory' : '';
+    return [
+      {
+        severity: 'warning',
+        check: 'engine',
+        message: `disks are kept by the engine ${engine}: snapshots and forks take time with the number of files${memory}`,
+        fix: 'Give the home a btrfs filesystem, or a kernel with btrfs and loop devices.',
+      },
+    ];
+  }
+
+  #backup(): Finding[] {
+    const { backupFile } = this.#parts;
+    if (existsSync(backupFile)) return [];
+    return [
+      {
+        severity: 'info',
+        check: 'backup',
+        message: `there is no backup of the database yet; it will be ${backupFile}`,
+        fix: 'Nothing to do: it is written within a minute of the first change.',
+      },
+    ];
+  }
+}

@@ -1,0 +1,221 @@
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { CoppiceError, type Image, type makeImageSchema } from '@coppice/protocol';
+import type { ImageProgress, ImageSource, ImageStore, Image as StoredImage } from '@coppice/runtime';
+import type { z } from 'zod';
+import type { State } from '../db/state.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { CallOptions } from '../services.ts';
+
+/** What of an image every sandbox needs to know. */
+export interface ImageRef {
+  readonly id: string;
+  readonly name: string;
+}
+
+export class ImageService {
+  readonly #store: ImageStore;
+  readonly #state: State;
+  readonly #journal: Journal;
+  readonly #onChanged: (() => void) | undefined;
+  /** By id and by name: an image never changes, so only its removal ends an entry. */
+  readonly #known = new Map<string, ImageRef>();
+  /** Images that a creation stands on right now, before its record does. */
+  readonly #claims = new Map<string, number>();
+  /** Removed, or just being so: whoever had found one on the disk before is not given it any more. */
+  readonly #gone = new Set<string>();
+
+  /** `onChanged` hears of each image that comes or goes. */
+  constructor(store: ImageStore, state: State, journal: Journal, onChanged?: () => void) {
+    this.#onChanged = onChanged;
+    this.#store = store;
+    this.#state = state;
+    this.#journal = journal;
+  }
+
+  /** What is known without looking, for the warm pool. */
+  peek(ref: string): ImageRef | undefined {
+    return this.#known.get(ref);
+  }
+
+  /** Makes an image known that exists already; makes none. */
+  async remember(ref: string): Promise<void> {
+    const image = await this.#store.find(ref);
+    if (image !== undefined && !this.#gone.has(image.id)) this.#remember(image);
+  }
+
+  stored(imageId: string): Promise<StoredImage> {
+    return this.#store.get(imageId);
+  }
+
+  async findByDigest(digest: string): Promise<ImageRef | undefined> {
+    return (await this.#store.list()).find((image) => image.digest === digest);
+  }
+
+  /** An image of another machine, with what `fill` writes as its files. */
+  async importTree(name: string, digest: string, fill: (rootfs: string) => Promise<void>): Promise<ImageRef> {
+    return this.#made(await this.#store.importTree(name, digest, fill));
+  }
+
+  /** What an import brought that did not come to its end. */
+  async dropUnused(digest: string): Promise<void> {
+    const image = await this.findByDigest(digest);
+    if (image === undefined) return;
+    await this.remove(image.id).catch((error: unknown) => {
+      // Somebody uses it by now: then it stays, as one that was imported by itself would.
+      if (!(error instanceof CoppiceError && error.code === 'in_use')) throw error;
+    });
+  }
+
+  rootfs(imageId: string): string {
+    return this.#store.rootfs(imageId);
+  }
+
+  /** Runs with an image that cannot be removed meanwhile; makes it first where Coppice knows how to. */
+  async use<T>(ref: string, options: CallOptions, work: (image: ImageRef) => Promise<T>): Promise<T> {
+    const image = this.#known.get(ref) ?? this.#remember(await this.#ensure(ref, options));
+    this.#claims.set(image.id, (this.#claims.get(image.id) ?? 0) + 1);
+    try {
+      return await work(image);
+    } finally {
+      const left = this.#claims.get(image.id)! - 1;
+      if (left > 0) this.#claims.set(image.id, left);
+      else this.#claims.delete(image.id);
+    }
+  }
+
+  async list(): Promise<Image[]> {
+    return (await this.#store.list()).map((image) => this.#view(image));
+  }
+
+  async get(ref: string): Promise<Image> {
+    return this.#view(await this.#store.get(ref));
+  }
+
+  async make(input: z.output<typeof makeImageSchema>, options: CallOptions = {}): Promise<Image> {
+    const { source } = input;
+    const build = this.#buildOptions(input.name ?? source, options);
+    if (source === 'host') {
+      if (input.name !== undefined && input.name !== 'host')
+        throw new CoppiceError('invalid_argument', 'the image of this machine is always named host');
+      return this.#made(await this.#store.ensure('host', build));
+    }
+    if (source.startsWith('debian:')) {
+      if (input.name !== undefined && input.name !== source)
+        throw new CoppiceError('invalid_argument', `an image of ${source} is always named so`);
+      return this.#made(await this.#store.ensure(source, build));
+    }
+    if (input.name === undefined)
+      throw new CoppiceError('invalid_argument', `an image from ${source} needs a name`);
+    const found = await stat(source).catch((cause: unknown) => {
+      throw new CoppiceError('not_found', `${source} cannot be read on the daemon's machine`, { cause });
+    });
+    if (found.isDirectory()) return this.#made(await this.#store.importDirectory(input.name, source, build));
+    return this.#made(await this.#store.importArchive(input.name, createReadStream(source), build));
+  }
+
+  async importTar(name: string, tar: AsyncIterable<Uint8Array>, options: CallOptions = {}): Promise<Image> {
+    return this.#made(
+      await this.#store.importArchive(name, Readable.from(tar), this.#buildOptions(name, options)),
+    );
+  }
+
+  async remove(ref: string): Promise<void> {
+    const image = await this.#store.get(ref);
+    const users = this.#usersOf(image.id);
+    if (users.length > 0 || this.#claims.has(image.id)) {
+      const list = users.length > 0 ? users.join(', ') : 'a sandbox that is being made';
+      throw new CoppiceError('in_use', `the image ${image.name} is used by ${list}`, {
+        details: { used_by: users },
+        hint: 'Destroy those sandboxes and delete those snapshots first.',
+      });
+    }
+    this.#known.delete(image.id);
+    this.#known.delete(image.name);
+    this.#gone.add(image.id);
+    try {
+      await this.#store.remove(image.id);
+    } catch (error) {
+      // Only where it is whole still; what is half removed is never looked at again.
+      if ((await this.#store.find(image.id)) !== undefined) this.#gone.delete(image.id);
+      throw error;
+    }
+    this.#onChanged?.();
+    this.#journal.commit((emit) => emit('image.removed', null, { image_id: image.id, name: image.name }));
+  }
+
+  async #ensure(ref: string, options: CallOptions): Promise<StoredImage> {
+    const existing = await this.#store.find(ref);
+    if (existing !== undefined) return existing;
+    // Others may wait for the same build: a caller that goes away must not end it.
+    const { signal: _, ...shared } = options;
+    const image = await this.#store.ensure(ref, this.#buildOptions(ref, shared));
+    this.#made(image);
+    return image;
+  }
+
+  #made(image: StoredImage): Image {
+    this.#remember(image);
+    this.#onChanged?.();
+    this.#journal.commit((emit) => emit('image.made', null, { image_id: image.id, name: image.name }));
+    return this.#view(image);
+  }
+
+  #remember({ id, name }: ImageRef): ImageRef {
+    if (this.#gone.has(id))
+      throw new CoppiceError('conflict', `the image ${name} is being removed`, { hint: 'Try again.' });
+    const image = { id, name };
+    this.#known.set(id, image).set(name, image);
+    return image;
+  }
+
+  #buildOptions(
+    name: string,
+    options: CallOptions,
+  ): { signal?: AbortSignal; onProgress: (at: ImageProgress) => void } {
+    let phase: string | undefined;
+    return {
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+      onProgress: (at) => {
+        const fraction = at.total === null || at.total === 0 ? undefined : at.done / at.total;
+        options.progress?.({ message: at.phase, ...(fraction === undefined ? {} : { fraction }) });
+        if (at.phase === phase) return;
+        phase = at.phase;
+        this.#journal.commit((emit) => emit('image.progress', null, { name, phase: at.phase }));
+      },
+    };
+  }
+
+  #usersOf(imageId: string): string[] {
+    const sandboxes = this.#state.sandboxes.all().filter((sandbox) => sandbox.imageId === imageId);
+    const snapshots = this.#state.snapshots.all().filter((snapshot) => snapshot.imageId === imageId);
+    return [...sandboxes, ...snapshots].map((user) => user.id);
+  }
+
+  #view(image: StoredImage): Image {
+    return {
+      id: image.id,
+      name: image.name,
+      source: sourceText(image.source),
+      size_bytes: image.sizeBytes,
+      digest: image.digest,
+      created_at: image.createdAt,
+      used_by: this.#usersOf(image.id),
+    };
+  }
+}
+
+function sourceText(source: ImageSource): string {
+  switch (source.kind) {
+    case 'host':
+    case 'export':
+      return source.kind;
+    case 'debian':
+      return `debian:${source.suite}`;
+    case 'archive':
+      return `archive (${source.format})`;
+    case 'directory':
+      return source.path;
+  }
+}

@@ -1,0 +1,284 @@
+import type { Machine } from '@coppice/runtime';
+import type { Intent } from '../db/intent-table.ts';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { Core } from '../sandboxes/core.ts';
+import { type Lifecycle, pauseId } from '../sandboxes/lifecycle.ts';
+import type { Drivers } from '../sandboxes/machine-starter.ts';
+import type { Pauser } from '../sandboxes/pauser.ts';
+import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
+import { identifyWorkspace } from '../sandboxes/workspace-check.ts';
+import type { RestoreService } from '../snapshots/restore-service.ts';
+import type { MergeService } from '../trees/merge-service.ts';
+
+export interface RecoveryParts {
+  readonly core: Core;
+  readonly drivers: Drivers;
+  readonly lifecycle: Lifecycle;
+  readonly creator: SandboxCreator;
+  readonly restorer: RestoreService;
+  readonly merger: MergeService;
+  readonly pauser: Pauser;
+  readonly undoImport: (snapshotId: string, imageDigest: string | null) => Promise<void>;
+  /** After a backup came back: what the tables do not know may be newer than they are, so it is left alone. */
+  readonly keepUnknown: boolean;
+}
+
+type FoundTrees = Awaited<ReturnType<Core['disks']['list']>>;
+
+/** These may have a machine that goes on; of every other intent the machine ends. */
+const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
+
+/** Snapshots that an intent will still read: nobody may delete them before it is settled. */
+function readBy(intent: Intent | undefined): string[] {
+  if (intent?.kind === 'restore') return [intent.snapshotId];
+  if (intent?.kind !== 'merge') return [];
+  const { undoSnapshotId, theirsSnapshotId, baseSnapshotId } = intent;
+  return [undoSnapshotId, theirsSnapshotId, ...(baseSnapshotId === null ? [] : [baseSnapshotId])];
+}
+
+/** Like Promise.all, but when it fails nothing of it runs on: what is made afterwards must not be swept. */
+async function allDone<T>(work: readonly Promise<T>[]): Promise<T[]> {
+  const outcomes = await Promise.allSettled(work);
+  return outcomes.map((outcome) => {
+    if (outcome.status === 'rejected') throw outcome.reason;
+    return outcome.value;
+  });
+}
+
+/**
+ * What the first moments of a daemon are for: machines that run are taken in hand again, what a dead daemon left half done is
+ * finished or undone, and what belongs to nobody is swept away.
+ */
+export class Recovery {
+  readonly #parts: RecoveryParts;
+  readonly #core: Core;
+
+  constructor(parts: RecoveryParts) {
+    this.#parts = parts;
+    this.#core = parts.core;
+  }
+
+  /**
+   * Takes the lock of each sandbox concerned before it returns, so that calls that come in meanwhile wait for just that
+   * sandbox. `swept` settles when nothing unknown is left, or only what could not be removed, and new sandboxes may be made;
+   * `settled` when all is done.
+   */
+  async begin(): Promise<{ readonly swept: Promise<void>; readonly settled: Promise<void> }> {
+    const { state, locks, machines, disks, log } = this.#core;
+    // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
+    const found = await disks.list();
+    this.#forgetPrograms(found);
+    this.#bindWorkspaces();
+    const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
+    const records = state.sandboxes.all();
+    const known = new Set(records.map((record) => record.id));
+    const imports: Promise<void>[] = [];
+    for (const [key, intent] of intents) {
+      if (intent.kind === 'import') imports.push(this.#parts.undoImport(key, intent.imageDigest));
+      else if (!known.has(key)) state.intents.clear(key);
+    }
+
+    const concerned = records.filter((record) => record.state === 'running' || intents.has(record.id));
+    const keep = new Set(
+      concerned
+        .filter((record) => mayRun.has(intents.get(record.id)?.kind ?? 'start'))
+        .map((record) => record.id),
+    );
+    const needed = new Set(
+      records
+        .filter(({ id, state }) => state === 'paused' || intents.get(id)?.kind === 'pause')
+        .map(({ id }) => pauseId(id)),
+    );
+    for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
+    const cleared = allDone([this.#sweep(found, keep, known, needed), ...imports]).then(() => {});
+    const swept = cleared.catch((error: unknown) => {
+      log.error(
+        { err: error },
+        'not all that belongs to nobody could be removed; the next start tries again',
+      );
+    });
+    const settling = concerned.map((record) => {
+      const intent = intents.get(record.id);
+      let arrived: () => void = () => {};
+      if (keep.has(record.id))
+        machines.expect(
+          record.id,
+          new Promise((resolve) => {
+            arrived = resolve;
+          }),
+        );
+      const work = async () => {
+        try {
+          const machine = keep.has(record.id) ? await this.#adopt(record) : undefined;
+          if (intent === undefined) await this.#keepRunning(record, machine, arrived);
+          else await this.#settle(record, intent, machine, cleared, arrived);
+        } catch (error) {
+          this.#core.log.error({ err: error, sandbox: record.id }, 'a sandbox could not be recovered');
+          this.#parts.lifecycle.fail(record, `it could not be recovered: ${(error as Error).message}`);
+        } finally {
+          arrived();
+        }
+      };
+      return locks.exclusive(
+        record.id,
+        readBy(intent).reduce((inner, snapshotId) => () => locks.shared(snapshotId, inner), work),
+      );
+    });
+    return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
+  }
+
+  /** Those of sandboxes that an earlier version made, which did not note which directory it was. */
+  #bindWorkspaces(): void {
+    const { sandboxes } = this.#core.state;
+    for (const { id, workspace, workspaceIdentity } of sandboxes.all()) {
+      if (workspace === null || workspaceIdentity !== null) continue;
+      const identity = identifyWorkspace(workspace);
+      if (identity !== undefined) sandboxes.update(id, { workspaceIdentity: identity });
+    }
+  }
+
+  /** Of all that is found, also what will be swept: that goes with the next start. */
+  #forgetPrograms({ snapshots }: FoundTrees): void {
+    const { disks, log } = this.#core;
+    if (this.#parts.keepUnknown) return;
+    const checkpoints = snapshots.map((id) => disks.memoryDir(id));
+    try {
+      const gone = Object.values(this.#parts.drivers).flatMap((driver) => driver.forgetPrograms(checkpoints));
+      if (gone.length > 0)
+        log.info({ programs: gone }, 'programs that no memory needs any more were removed');
+    } catch (error) {
+      log.error({ err: error }, 'it is unknown what memory needs; nothing of it was removed');
+    }
+  }
+
+  async #adopt(record: SandboxRecord): Promise<Machine | undefined> {
+    const machine = await this.#core.starter.adopt(record);
+    if (machine !== undefined) this.#core.machines.add(record.id, machine);
+    return machine;
+  }
+
+  async #keepRunning(
+    record: SandboxRecord,
+    machine: Machine | undefined,
+    arrived: () => void,
+  ): Promise<void> {
+    if (machine === undefined) {
+      this.#parts.lifecycle.fail(record, 'it ended while no daemon was there to see it');
+      return;
+    }
+    arrived();
+    // The daemon may have died between enforcing a policy and writing it down.
+    await this.#core.starter.applyPolicy(record, machine, record.address !== null);
+  }
+
+  async #settle(
+    record: SandboxRecord,
+    intent: Intent,
+    machine: Machine | undefined,
+    cleared: Promise<void>,
+    arrived: () => void,
+  ): Promise<void> {
+    const { journal, state, starter } = this.#core;
+    const { lifecycle, creator, restorer, merger, pauser } = this.#parts;
+    const { id } = record;
+    switch (intent.kind) {
+      case 'create':
+        await cleared;
+        await this.#core.network.release(id);
+        await this.#core.disks.removeDisk(id);
+        creator.forget(record);
+        return;
+      case 'start':
+      case 'resume':
+        if (machine !== undefined) {
+          const address = await starter.applyPolicy(record, machine, true);
+          this.#core.machines.take(id);
+          lifecycle.started(
+            record,
+            machine,
+            address,
+            intent.kind === 'start' ? 'sandbox.started' : 'sandbox.resumed',
+          );
+          if (intent.kind === 'resume') await lifecycle.dropPause(id);
+        } else if (intent.kind === 'resume') await pauser.rewind(record);
+        else journal.finish(id, () => {});
+        return;
+      case 'stop':
+        await cleared;
+        await lifecycle.dropPause(id);
+        journal.finish(id, (emit) => {
+          state.sandboxes.update(id, { state: 'stopped', failure: null, pauseKeep: null, startedAtMs: null });
+          emit('sandbox.stopped', id, { name: record.name });
+        });
+        return;
+      case 'destroy':
+        await cleared;
+        await lifecycle.destroyLocked(record);
+        return;
+      case 'snapshot':
+        arrived();
+        await this.#core.disks.removeSnapshot(intent.snapshotId);
+        if (record.state === 'running' && machine === undefined)
+          lifecycle.fail(record, 'it ended while no daemon was there to see it');
+        else journal.finish(id, () => {});
+        return;
+      case 'restore': {
+        await cleared;
+        await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent);
+        return;
+      }
+      case 'merge':
+        if (record.state === 'running' && machine === undefined)
+          lifecycle.fail(record, 'it ended in the middle of a merge while no daemon was there to see it');
+        await merger.redo(record, intent);
+        return;
+      case 'pause':
+        if (intent.checkpointed) {
+          const keep = (await this.#hasPauseMemory(id)) ? 'memory' : 'disk';
+          await pauser.finishPause(record, keep);
+        } else {
+          await lifecycle.dropPause(id);
+          if (machine === undefined) lifecycle.fail(record, 'it ended while no daemon was there to see it');
+          else journal.finish(id, () => {});
+        }
+        return;
+      case 'import':
+        // Of no sandbox, so it never comes here.
+        return;
+    }
+  }
+
+  async #hasPauseMemory(id: string): Promise<boolean> {
+    return (await this.#core.disks.list()).snapshots.includes(pauseId(id));
+  }
+
+  async #sweep(
+    found: FoundTrees,
+    keep: ReadonlySet<string>,
+    known: ReadonlySet<string>,
+    needed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { network, log, journal } = this.#core;
+    if (this.#parts.keepUnknown) return;
+    await journal.hold('recovery.sweeping');
+    const drivers = Object.values(this.#parts.drivers);
+    const removed = (await allDone(drivers.map((driver) => driver.sweep(keep)))).flat();
+    if (removed.length > 0) log.info({ machines: removed }, 'machines that belong to no sandbox were ended');
+    await allDone([network.sweep(known), this.#sweepDisks(found, known, needed)]);
+  }
+
+  /** `needed`: besides the snapshots in their table, what pauses keep and what an intent will still ask for. */
+  async #sweepDisks(
+    found: FoundTrees,
+    known: ReadonlySet<string>,
+    needed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { disks, state } = this.#core;
+    await allDone([
+      ...found.disks.filter((id) => !known.has(id)).map((id) => disks.removeDisk(id)),
+      ...found.snapshots
+        .filter((id) => !needed.has(id) && state.snapshots.byId(id) === undefined)
+        .map((id) => disks.removeSnapshot(id)),
+    ]);
+  }
+}

@@ -1,0 +1,221 @@
+import { isUtf8 } from 'node:buffer';
+import { posix } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
+import type { ConfinedDirectory, ConfinedEntry } from './confined-directory.ts';
+import { type Frontmatter, formatNote, type Note, parseNote } from './frontmatter.ts';
+import { PatternThread, type Replaced } from './pattern-thread.ts';
+
+const noteLimitBytes = 10 * 1024 * 1024;
+
+export interface VaultEntry {
+  readonly path: string;
+  readonly is_dir: boolean;
+  readonly size: number;
+  readonly modified: string;
+}
+
+export interface SearchRequest {
+  readonly query: string;
+  readonly isRegex: boolean;
+  readonly limit: number;
+  readonly tag?: string | undefined;
+  readonly folder?: string | undefined;
+}
+
+export interface SearchHit {
+  readonly path: string;
+  readonly line_number: number;
+  readonly line: string;
+  readonly context: string;
+}
+
+export const tagsOf = (frontmatter: Frontmatter): string[] => {
+  const { tags } = frontmatter;
+  if (Array.isArray(tags)) return [...tags];
+  return typeof tags === 'string' && tags !== '' ? tags.split(/[\s,]+/) : [];
+};
+
+/** Of a line that is longer no more is looked at. */
+const lineLimitChars = 10_000;
+
+type FindLines = (lines: readonly string[]) => number[] | Promise<number[]>;
+
+const findWords = (query: string): FindLines => {
+  const lower = query.toLowerCase();
+  return (lines) => lines.flatMap((line, index) => (line.toLowerCase().includes(lower) ? [index] : []));
+};
+
+async function* single(text: string): AsyncIterable<Buffer> {
+  yield Buffer.from(text);
+}
+
+/** Markdown notes that all sessions share, kept beside the sandboxes and not inside any. */
+export class Vault {
+  readonly #directory: ConfinedDirectory;
+  /** Read, change and write of one note are one step for everybody. */
+  readonly #tails = new Map<string, Promise<unknown>>();
+
+  constructor(directory: ConfinedDirectory) {
+    this.#directory = directory;
+  }
+
+  async read(path: string): Promise<string> {
+    const { file, sizeBytes } = await this.#directory.read(this.#note(path));
+    try {
+      if (sizeBytes > noteLimitBytes) throw tooLarge(path);
+      const bytes = await file.readFile();
+      if (!isUtf8(bytes)) throw new CoppiceError('invalid_argument', `the note ${path} is not text`);
+      return bytes.toString();
+    } finally {
+      await file.close();
+    }
+  }
+
+  async readNote(path: string): Promise<Note> {
+    return parseNote(await this.read(path));
+  }
+
+  /** Changes a note by what it says now; undefined where there is none yet. Gives back what was written. */
+  async change(
+    path: string,
+    edit: (before: string | undefined) => string | Promise<string>,
+  ): Promise<string> {
+    const name = this.#note(path);
+    return this.#inTurn(name, async () => {
+      const before = (await this.#directory.exists(name)) ? await this.read(name) : undefined;
+      const after = await edit(before);
+      if (Buffer.byteLength(after) > noteLimitBytes) throw tooLarge(path);
+      await this.#directory.write(name, single(after));
+      return after;
+    });
+  }
+
+  /** Every place of a text, or every match of a pattern. Gives back how many there were. */
+  async replace(path: string, search: string, by: string, isRegex: boolean): Promise<number> {
+    let count = 0;
+    await this.change(path, async (before) => {
+      if (before === undefined) return missing(path);
+      const replaced = isRegex ? await replacePattern(before, search, by) : replaceText(before, search, by);
+      count = replaced.count;
+      if (count === 0) throw new CoppiceError('no_match', `the text is not in the note ${path}`);
+      return replaced.text;
+    });
+    return count;
+  }
+
+  async changeFrontmatter(path: string, edit: (before: Frontmatter) => Frontmatter): Promise<Frontmatter> {
+    const written = await this.change(path, (before) => {
+      const note = parseNote(before ?? missing(path));
+      return formatNote({ frontmatter: edit(note.frontmatter), body: note.body });
+    });
+    return parseNote(written).frontmatter;
+  }
+
+  async remove(path: string): Promise<void> {
+    const name = this.#note(path);
+    await this.#inTurn(name, () => this.#directory.remove(name));
+  }
+
+  async move(from: string, to: string, overwrite: boolean): Promise<void> {
+    const [source, target] = [this.#note(from), this.#note(to)];
+    await this.#inTurn(target, async () => {
+      if (!overwrite && (await this.#directory.exists(target)))
+        throw new CoppiceError('name_taken', `there is already a note ${to}`, {
+          hint: 'Choose another new_path, or pass overwrite: true.',
+        });
+      await this.#directory.move(source, target);
+    });
+  }
+
+  /** Everything below a folder, or only what is in it; sorted by path. */
+  async list(folder: string, recursive: boolean): Promise<VaultEntry[]> {
+    const base = this.#directory.relative(folder);
+    const found: VaultEntry[] = [];
+    const visit = async (path: string): Promise<void> => {
+      for (const entry of await this.#directory.list(path)) {
+        const child = posix.join(path, entry.name);
+        found.push(toEntry(child, entry));
+        if (recursive && entry.isDirectory) await visit(child);
+      }
+    };
+    await visit(base);
+    return found.sort((a, b) => (a.path < b.path ? -1 : 1));
+  }
+
+  async notes(folder = ''): Promise<VaultEntry[]> {
+    const entries = await this.list(folder, true);
+    return entries.filter((entry) => !entry.is_dir && entry.path.endsWith('.md'));
+  }
+
+  /** Lines that hold the words or match the pattern, note by note. */
+  async search(wanted: SearchRequest): Promise<{ results: SearchHit[] }> {
+    if (!wanted.isRegex) return this.#search(wanted, findWords(wanted.query));
+    await using pattern = new PatternThread(wanted.query, 'i');
+    return await this.#search(wanted, (lines) =>
+      pattern.matches(lines.map((line) => line.slice(0, lineLimitChars))),
+    );
+  }
+
+  async #search(wanted: SearchRequest, find: FindLines): Promise<{ results: SearchHit[] }> {
+    const results: SearchHit[] = [];
+    for (const { path } of await this.notes(wanted.folder)) {
+      const text = await this.read(path);
+      if (wanted.tag !== undefined && !tagsOf(parseNote(text).frontmatter).includes(wanted.tag)) continue;
+      const lines = text.split('\n');
+      for (const index of await find(lines)) {
+        const context = lines.slice(Math.max(0, index - 1), index + 2).join('\n');
+        results.push({ path, line_number: index + 1, line: lines[index]!, context });
+        if (results.length >= wanted.limit) return { results };
+      }
+    }
+    return { results };
+  }
+
+  #note(path: string): string {
+    const name = this.#directory.relative(path);
+    if (name === '')
+      throw new CoppiceError('invalid_argument', 'a note needs a path, such as plans/today.md');
+    return name.endsWith('.md') ? name : `${name}.md`;
+  }
+
+  async #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#tails.get(name) ?? Promise.resolve();
+    const turn = before.then(work, work);
+    const tail = turn.catch(() => undefined);
+    this.#tails.set(name, tail);
+    try {
+      return await turn;
+    } finally {
+      if (this.#tails.get(name) === tail) this.#tails.delete(name);
+    }
+  }
+}
+
+const toEntry = (path: string, entry: ConfinedEntry): VaultEntry => ({
+  path,
+  is_dir: entry.isDirectory,
+  size: entry.isDirectory ? 0 : entry.sizeBytes,
+  modified: new Date(entry.modifiedMs).toISOString(),
+});
+
+const replacePattern = async (text: string, search: string, by: string): Promise<Replaced> => {
+  await using pattern = new PatternThread(search, 'g');
+  return await pattern.replace(text, by);
+};
+
+const replaceText = (text: string, search: string, by: string): Replaced => {
+  const parts = text.split(search);
+  const count = parts.length - 1;
+  if (text.length + count * (by.length - search.length) > noteLimitBytes)
+    throw new CoppiceError('too_large', `the note would become larger than ${noteLimitBytes} bytes`);
+  return { text: parts.join(by), count };
+};
+
+const tooLarge = (path: string): CoppiceError =>
+  new CoppiceError('too_large', `the note ${path} is larger than ${noteLimitBytes} bytes`);
+
+const missing = (path: string): never => {
+  throw new CoppiceError('not_found', `there is no note ${path}`, {
+    hint: 'Call vault_list to see the notes.',
+  });
+};

@@ -1,0 +1,127 @@
+import type { Sandbox } from '@coppice/protocol';
+import type { Machine } from '@coppice/runtime';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import { assertKeepsMemory } from '../snapshots/memory/memory-refusal.ts';
+import type { Core } from './core.ts';
+import { type Lifecycle, pauseId, wrongState } from './lifecycle.ts';
+import { diskBytes } from './machine-starter.ts';
+import { sandboxView } from './views.ts';
+
+/**
+ * Memory to disk and back. A pause keeps a snapshot of the disk from the same instant as the memory until the sandbox runs
+ * again, so that a resume that is cut short can be begun anew.
+ */
+export class Pauser {
+  readonly #core: Core;
+  readonly #lifecycle: Lifecycle;
+
+  constructor(core: Core, lifecycle: Lifecycle) {
+    this.#core = core;
+    this.#lifecycle = lifecycle;
+  }
+
+  async pause(ref: string, keep: 'memory' | 'disk'): Promise<Sandbox> {
+    const { finder, locks, machines } = this.#core;
+    const { id } = finder.get(ref);
+    return locks.exclusive(id, async () => {
+      const record = finder.get(id);
+      if (record.state === 'paused') return this.#view(id);
+      const machine = machines.get(id);
+      if (record.state !== 'running' || machine === undefined) throw wrongState(record, 'paused');
+      await this.pauseLocked(record, machine, keep);
+      return this.#view(id);
+    });
+  }
+
+  async pauseLocked(record: SandboxRecord, machine: Machine, keep: 'memory' | 'disk'): Promise<void> {
+    const { journal, disks } = this.#core;
+    const { id } = record;
+    // What an earlier pause left has the same name, and would be swept together with what this one keeps.
+    await this.#core.swept;
+    if (keep === 'memory')
+      await assertKeepsMemory(
+        this.#core.starter,
+        record,
+        'Pause it with keep: disk (`coppice pause --disk-only`), which ends its processes, or use the driver gvisor.',
+      );
+    // Also where only the disk is kept: recovery knows what was kept by whether this is there.
+    await this.#lifecycle.dropPause(id);
+    journal.begin(id, { kind: 'pause', checkpointed: false });
+    journal.step('pause.recorded');
+    if (keep === 'memory') {
+      try {
+        await machine.checkpoint(disks.memoryDir(pauseId(id)), async () => {
+          journal.step('pause.memory-written');
+          await disks.snapshotDisk(id, pauseId(id));
+        });
+      } catch (error) {
+        await this.#lifecycle.dropPause(id);
+        journal.finish(id, () => {});
+        throw error;
+      }
+    }
+    journal.begin(id, { kind: 'pause', checkpointed: true });
+    journal.step('pause.checkpointed');
+    await this.finishPause(record, keep);
+  }
+
+  /** Also recovery's way, once all that must be kept is kept. */
+  async finishPause(record: SandboxRecord, keep: 'memory' | 'disk'): Promise<void> {
+    const { journal, state, disks } = this.#core;
+    const { id } = record;
+    await this.#lifecycle.endMachine(id, keep === 'disk' ? 5000 : 0);
+    // What ran on between the checkpoint and the end is taken back: disk and memory are of one instant.
+    if (keep === 'memory') await disks.replaceDisk(id, pauseId(id), diskBytes(record));
+    journal.step('pause.machine-stopped');
+    journal.finish(id, (emit) => {
+      state.sandboxes.update(id, { state: 'paused', pauseKeep: keep, startedAtMs: null });
+      emit('sandbox.paused', id, { name: record.name, keep });
+    });
+    journal.step('pause.committed');
+  }
+
+  async resume(ref: string): Promise<Sandbox> {
+    const { finder, locks } = this.#core;
+    await this.#core.swept;
+    const { id } = finder.get(ref);
+    return locks.exclusive(id, async () => {
+      const record = finder.get(id);
+      if (record.state === 'running') return this.#view(id);
+      if (record.state !== 'paused') throw wrongState(record, 'resumed');
+      this.#lifecycle.assertRoom(record);
+      await this.#resumeLocked(record);
+      return this.#view(id);
+    });
+  }
+
+  async #resumeLocked(record: SandboxRecord): Promise<void> {
+    const { journal, starter, disks } = this.#core;
+    const { id } = record;
+    const memoryDir = record.pauseKeep === 'memory' ? disks.memoryDir(pauseId(id)) : undefined;
+    journal.begin(id, { kind: 'resume' });
+    journal.step('resume.recorded');
+    try {
+      const { machine, address } = await starter.start(record, { memoryDir });
+      journal.step('resume.machine-started');
+      this.#lifecycle.started(record, machine, address, 'sandbox.resumed');
+    } catch (error) {
+      await this.rewind(record);
+      throw error;
+    }
+    journal.step('resume.committed');
+    await this.#lifecycle.dropPause(id);
+  }
+
+  /** Back to paused as it was: what a half-started machine wrote is gone. */
+  async rewind(record: SandboxRecord): Promise<void> {
+    const { journal, disks } = this.#core;
+    if (record.pauseKeep === 'memory')
+      await disks.replaceDisk(record.id, pauseId(record.id), diskBytes(record));
+    journal.finish(record.id, () => {});
+  }
+
+  #view(id: string): Sandbox {
+    const { finder, state } = this.#core;
+    return sandboxView(finder.get(id), state.forwards.ofSandbox(id));
+  }
+}

@@ -1,0 +1,152 @@
+import type {
+  CreatedSandbox,
+  CreateSandbox,
+  createdTokenSchema,
+  createSnapshotSchema,
+  createTokenSchema,
+  Diff,
+  Doctor,
+  Event,
+  exportQuery,
+  Forked,
+  fileDiffSchema,
+  forkSandboxSchema,
+  forkSnapshotSchema,
+  Image,
+  Imported,
+  importQuery,
+  LineageNode,
+  listSandboxesQuery,
+  Merged,
+  makeImageSchema,
+  mergeSchema,
+  networkPatchSchema,
+  PortForward,
+  restoredSchema,
+  restoreSchema,
+  Sandbox,
+  SandboxDetail,
+  Scope,
+  Snapshot,
+  Token,
+  updateSandboxSchema,
+  updateSnapshotSchema,
+} from '@coppice/protocol';
+import type { z } from 'zod';
+import type { Health } from './host/health-service.ts';
+import type { ExecService } from './inside/exec-service.ts';
+import type { FileService } from './inside/file-service.ts';
+import type { JobService } from './inside/job-service.ts';
+import type { TerminalService } from './inside/terminal-service.ts';
+
+/** Told how far a long operation is; called often, shows nothing by itself. */
+export type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+  readonly progress?: Progress;
+}
+
+export interface Principal {
+  readonly tokenId: string;
+  readonly scope: Scope;
+}
+
+/** Everything the doors (HTTP, MCP) may call. Every `ref` is an id or a name. */
+export interface Services {
+  readonly sandboxes: {
+    /** The id behind an id or a name; undefined where there is none. */
+    find(ref: string): string | undefined;
+    /** What is written down of it, without measuring anything; throws not_found. */
+    peek(ref: string): Sandbox;
+    /** Values included, so for no answer: to know what must not be in one. */
+    environment(ref: string): Readonly<Record<string, string>>;
+    create(input: CreateSandbox, options?: CallOptions): Promise<CreatedSandbox>;
+    list(query: z.output<typeof listSandboxesQuery>): Promise<Sandbox[]>;
+    get(ref: string): Promise<SandboxDetail>;
+    update(ref: string, input: z.output<typeof updateSandboxSchema>): Promise<Sandbox>;
+    start(ref: string): Promise<Sandbox>;
+    stop(ref: string, graceS: number): Promise<Sandbox>;
+    pause(ref: string, keep: 'memory' | 'disk'): Promise<Sandbox>;
+    resume(ref: string): Promise<Sandbox>;
+    destroy(ref: string): Promise<void>;
+  };
+  readonly snapshots: {
+    create(ref: string, input: z.output<typeof createSnapshotSchema>): Promise<Snapshot>;
+    list(sandboxRef?: string): Promise<Snapshot[]>;
+    /** By id, or `sandbox:name`; with a sandbox given also by its name alone. */
+    get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot>;
+    update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot>;
+    delete(snapshotRef: string, sandboxRef?: string): Promise<void>;
+    restore(ref: string, input: z.output<typeof restoreSchema>): Promise<z.output<typeof restoredSchema>>;
+    forkSnapshot(
+      snapshotRef: string,
+      input: z.output<typeof forkSnapshotSchema>,
+      options?: CallOptions,
+    ): Promise<Forked>;
+    forkSandbox(
+      ref: string,
+      input: z.output<typeof forkSandboxSchema>,
+      options?: CallOptions,
+    ): Promise<Forked>;
+    export(
+      snapshotRef: string,
+      options: z.output<typeof exportQuery>,
+    ): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }>;
+    import(
+      file: AsyncIterable<Uint8Array>,
+      input: z.output<typeof importQuery>,
+      options?: CallOptions,
+    ): Promise<Imported>;
+  };
+  readonly compare: {
+    diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff>;
+    diffFile(
+      from: string,
+      to: string,
+      path: string,
+      signal?: AbortSignal,
+    ): Promise<z.output<typeof fileDiffSchema>>;
+    merge(into: string, input: z.output<typeof mergeSchema>): Promise<Merged>;
+    lineage(): Promise<LineageNode[]>;
+  };
+  readonly exec: ExecService;
+  readonly jobs: JobService;
+  readonly terminals: TerminalService;
+  readonly files: FileService;
+  readonly network: { patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox> };
+  readonly ports: {
+    add(ref: string, guestPort: number, hostPort?: number): Promise<PortForward>;
+    list(ref: string): Promise<PortForward[]>;
+    remove(ref: string, guestPort: number): Promise<void>;
+  };
+  readonly images: {
+    list(): Promise<Image[]>;
+    get(ref: string): Promise<Image>;
+    make(input: z.output<typeof makeImageSchema>, options?: CallOptions): Promise<Image>;
+    importTar(name: string, tar: AsyncIterable<Uint8Array>, options?: CallOptions): Promise<Image>;
+    remove(ref: string): Promise<void>;
+  };
+  readonly tokens: {
+    authenticate(secret: string): Principal | undefined;
+    list(): Promise<Token[]>;
+    create(input: z.output<typeof createTokenSchema>): Promise<z.output<typeof createdTokenSchema>>;
+    revoke(ref: string): Promise<void>;
+  };
+  readonly events: {
+    list(query: {
+      after: number;
+      limit: number;
+      sandbox?: string | undefined;
+      type?: string | undefined;
+    }): Promise<{ events: Event[]; last_seq: number }>;
+    /** From after that sequence number on, without a gap, until the signal. */
+    follow(
+      query: { after: number; sandbox?: string | undefined; type?: string | undefined },
+      signal: AbortSignal,
+    ): AsyncIterable<Event>;
+  };
+  readonly doctor: { examine(): Promise<Doctor> };
+  readonly health: { check(): Promise<Health> };
+  readonly metrics: { text(): Promise<string> };
+}

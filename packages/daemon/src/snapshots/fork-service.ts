@@ -1,0 +1,165 @@
+import {
+  CoppiceError,
+  type CreatedSandbox,
+  type Forked,
+  type forkSandboxSchema,
+  type forkSnapshotSchema,
+} from '@coppice/protocol';
+import type { z } from 'zod';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { Core } from '../sandboxes/core.ts';
+import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
+import { hostnameOf, type SandboxNames } from '../sandboxes/sandbox-names.ts';
+import type { SandboxPlan } from '../sandboxes/sandbox-plan.ts';
+import type { CallOptions } from '../services.ts';
+import { assertMemoryFits } from './memory/memory-fit.ts';
+import type { SnapshotService } from './snapshot-service.ts';
+import type { SnapshotSizer } from './snapshot-sizer.ts';
+import type { SnapshotTaker } from './snapshot-taker.ts';
+
+type ForkInput = z.output<typeof forkSnapshotSchema>;
+
+export interface ForkServiceParts {
+  readonly core: Core;
+  readonly creator: SandboxCreator;
+  readonly taker: SnapshotTaker;
+  readonly sizer: SnapshotSizer;
+  readonly snapshots: SnapshotService;
+  readonly names: SandboxNames;
+}
+
+/** Grows new sandboxes from a snapshot; of a live sandbox it takes one first. */
+export class ForkService {
+  readonly #parts: ForkServiceParts;
+
+  constructor(parts: ForkServiceParts) {
+    this.#parts = parts;
+  }
+
+  async forkSnapshot(snapshotRef: string, input: ForkInput, options: CallOptions = {}): Promise<Forked> {
+    const { finder } = this.#parts.core;
+    const snapshot = finder.snapshot(snapshotRef);
+    return this.#withNames(snapshot.sandboxName, input, (names) =>
+      this.#grow(snapshot.id, names, input, options),
+    );
+  }
+
+  async forkSandbox(
+    ref: string,
+    input: z.output<typeof forkSandboxSchema>,
+    options: CallOptions = {},
+  ): Promise<Forked> {
+    const source = this.#parts.core.finder.get(ref);
+    return this.#withNames(source.name, input, (names) => this.#forkNamed(source, names, input, options));
+  }
+
+  async #forkNamed(
+    source: SandboxRecord,
+    names: string[],
+    input: z.output<typeof forkSandboxSchema>,
+    options: CallOptions,
+  ): Promise<Forked> {
+    const { core, taker, sizer, snapshots } = this.#parts;
+    if (input.snapshot !== undefined) {
+      if (input.memory)
+        throw new CoppiceError(
+          'invalid_argument',
+          'memory goes with a fork from now; a snapshot has its own, or none',
+        );
+      return this.#grow(core.finder.snapshot(input.snapshot, source.id).id, names, input, options);
+    }
+    const snapshot = await core.locks.exclusive(source.id, () =>
+      taker.take(core.finder.get(source.id), {
+        note: `taken to fork ${source.name}`,
+        tags: ['fork'],
+        memory: input.memory,
+        automatic: true,
+      }),
+    );
+    sizer.add(snapshot.id);
+    try {
+      return await this.#grow(snapshot.id, names, input, options);
+    } catch (error) {
+      await snapshots.prune(snapshot.id);
+      throw error;
+    }
+  }
+
+  async #grow(snapshotId: string, names: string[], input: ForkInput, options: CallOptions): Promise<Forked> {
+    const { core, creator } = this.#parts;
+    return core.locks.shared(snapshotId, async () => {
+      const snapshot = core.finder.snapshot(snapshotId);
+      await assertMemoryFits(core, snapshot);
+      const memory = snapshot.memoryBytes !== null;
+      let done = 0;
+      const outcomes = await Promise.allSettled(
+        names.map(async (name) => {
+          const fork = await creator.create(planOf(snapshot, name, input), { snapshot, memory });
+          done += 1;
+          options.progress?.({ message: `grew ${name}`, fraction: done / names.length });
+          return fork;
+        }),
+      );
+      return collect(snapshotId, names, outcomes);
+    });
+  }
+
+  /** Chosen before anything is made, so that a name that is taken costs nothing. */
+  async #withNames<T>(
+    sourceName: string,
+    input: ForkInput,
+    work: (names: string[]) => Promise<T>,
+  ): Promise<T> {
+    const { names } = this.#parts;
+    if (input.name !== undefined && (input.count > 1 || input.name_prefix !== undefined))
+      throw new CoppiceError('invalid_argument', 'name is for one fork; give name_prefix for several', {
+        hint: 'Names are then prefix-1, prefix-2 and so on: `coppice fork --count 2 --prefix way`.',
+      });
+    if (input.name === undefined && input.name_prefix === undefined)
+      return names.withNumbered(`${sourceName.slice(0, 50)}-fork`, input.count, work);
+    const given =
+      input.name !== undefined
+        ? [input.name]
+        : Array.from({ length: input.count }, (_, index) => `${input.name_prefix}-${index + 1}`);
+    for (const name of given) names.assertFree(name);
+    return work(given);
+  }
+}
+
+/** Policy, limits and environment carry over; name, hostname, address, token and disk are its own. */
+function planOf(snapshot: SnapshotRecord, name: string, input: ForkInput): SandboxPlan {
+  const { shape } = snapshot;
+  return {
+    ...shape,
+    name,
+    hostname: hostnameOf(name),
+    imageId: snapshot.imageId,
+    imageName: snapshot.imageName,
+    driver: snapshot.driver,
+    env: { ...shape.env, ...input.env },
+    labels: { ...shape.labels, ...input.labels },
+    workspace: null,
+    workspaceIdentity: null,
+    parentSnapshotId: snapshot.id,
+    parentSandboxId: snapshot.sandboxId,
+    baseSnapshotId: snapshot.id,
+  };
+}
+
+function collect(
+  snapshotId: string,
+  names: readonly string[],
+  outcomes: PromiseSettledResult<CreatedSandbox>[],
+): Forked {
+  const forks = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
+  const failures = outcomes.flatMap((outcome, index) => {
+    if (outcome.status === 'fulfilled') return [];
+    const error = outcome.reason as Error;
+    const code = error instanceof CoppiceError ? error.code : 'internal';
+    return [{ index, name: names[index]!, code, message: error.message }];
+  });
+  const first = outcomes.find((outcome) => outcome.status === 'rejected');
+  if (forks.length === 0 && first !== undefined) throw first.reason;
+  return { snapshot_id: snapshotId, forks, failures };
+}

@@ -1,0 +1,185 @@
+import { CoppiceError, type restoredSchema, type restoreSchema } from '@coppice/protocol';
+import type { z } from 'zod';
+import type { Intent } from '../db/intent-table.ts';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { Core } from '../sandboxes/core.ts';
+import { type Lifecycle, wrongState } from '../sandboxes/lifecycle.ts';
+import { diskBytes } from '../sandboxes/machine-starter.ts';
+import { assertMemoryFits } from './memory/memory-fit.ts';
+import type { SnapshotService } from './snapshot-service.ts';
+import type { SnapshotSizer } from './snapshot-sizer.ts';
+import type { SnapshotTaker } from './snapshot-taker.ts';
+import { undoOf } from './undo-snapshot.ts';
+
+type Restored = z.output<typeof restoredSchema>;
+type RestoreIntent = Extract<Intent, { kind: 'restore' }>;
+
+export interface RestoreServiceParts {
+  readonly core: Core;
+  readonly lifecycle: Lifecycle;
+  readonly taker: SnapshotTaker;
+  readonly sizer: SnapshotSizer;
+  readonly snapshots: SnapshotService;
+}
+
+const restorable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused', 'failed']);
+
+/** In place: the sandbox becomes what the snapshot holds and keeps its name, token, address and all snapshots. */
+export class RestoreService {
+  readonly #core: Core;
+  readonly #lifecycle: Lifecycle;
+  readonly #taker: SnapshotTaker;
+  readonly #sizer: SnapshotSizer;
+  readonly #snapshots: SnapshotService;
+
+  constructor(parts: RestoreServiceParts) {
+    this.#core = parts.core;
+    this.#lifecycle = parts.lifecycle;
+    this.#taker = parts.taker;
+    this.#sizer = parts.sizer;
+    this.#snapshots = parts.snapshots;
+  }
+
+  async restore(ref: string, input: z.output<typeof restoreSchema>): Promise<Restored> {
+    const { finder, locks } = this.#core;
+    await this.#core.swept;
+    const { id, baseSnapshotId } = finder.get(ref);
+    const snapshotId = this.#own(finder.get(id), input.snapshot).id;
+    try {
+      return await locks.exclusive(id, () =>
+        locks.shared(snapshotId, async () => {
+          const record = finder.get(id);
+          if (!restorable.has(record.state)) throw wrongState(record, 'restored');
+          const snapshot = finder.snapshot(snapshotId);
+          await assertMemoryFits(this.#core, snapshot);
+          const intent = await this.#begin(record, snapshot, input.discard);
+          return this.finish(record, snapshot, intent);
+        }),
+      );
+    } finally {
+      // It may have been the last that a merge could start from, and has pushed out what undid an earlier one.
+      await this.#snapshots.pruneUndo(baseSnapshotId);
+      await this.#snapshots.pruneUndos(id);
+      await this.#snapshots.pruneMerged();
+    }
+  }
+
+  /** Nothing is lost yet: what is there now is kept first, unless its owner said not to. */
+  async #begin(record: SandboxRecord, snapshot: SnapshotRecord, discard: boolean): Promise<RestoreIntent> {
+    const { journal, state, disks, ids } = this.#core;
+    const { id } = record;
+    const intent: RestoreIntent = {
+      kind: 'restore',
+      snapshotId: snapshot.id,
+      undoSnapshotId: discard ? null : ids.next('snapshot'),
+      wasRunning: record.state === 'running' || record.state === 'paused' || snapshot.memoryBytes !== null,
+    };
+    const { undoSnapshotId: undoId } = intent;
+    const assertRoom = () => {
+      if (intent.wasRunning && record.state !== 'running') this.#lifecycle.assertRoom(record);
+    };
+    assertRoom();
+    if (undoId === null) journal.begin(id, intent);
+    else {
+      try {
+        await this.#taker.copy(id, undoId);
+        journal.step('restore.undo-taken');
+        const request = undoOf('restore', undoId, `before ${snapshot.name} was restored`);
+        const undo = this.#taker.describe(record, undoId, request);
+        assertRoom();
+        journal.begin(id, intent, () => {
+          state.snapshots.insert(undo);
+          state.sandboxes.update(id, { baseSnapshotId: undoId });
+          state.merges.passOn(id, undoId);
+        });
+      } catch (error) {
+        await disks.removeSnapshot(undoId);
+        throw noRoomToUndo(error);
+      }
+      this.#sizer.add(undoId);
+    }
+    journal.step('restore.recorded');
+    return intent;
+  }
+
+  /** Also recovery's way: each step may have happened already, and doing it again ends in the same state. */
+  async finish(record: SandboxRecord, snapshot: SnapshotRecord, intent: RestoreIntent): Promise<Restored> {
+    const { journal, state, disks, starter } = this.#core;
+    const { id } = record;
+    const withMemory = snapshot.memoryBytes !== null;
+    const undo = { undo_snapshot_id: intent.undoSnapshotId };
+    await this.#lifecycle.endMachine(id, 0);
+    journal.step('restore.machine-stopped');
+    try {
+      await disks.replaceDisk(id, snapshot.id, diskBytes(record));
+    } catch (error) {
+      await this.#goOn(record);
+      throw error;
+    }
+    await this.#lifecycle.dropPause(id);
+    state.merges.forgetHolder(id);
+    journal.step('restore.disk-replaced');
+    const restored = { baseSnapshotId: snapshot.id, pauseKeep: null, failure: null };
+    if (!intent.wasRunning) {
+      journal.finish(id, (emit) => {
+        state.sandboxes.update(id, { ...restored, state: 'stopped' });
+        emit('sandbox.restored', id, { snapshot_id: snapshot.id, with_memory: false, ...undo });
+      });
+      journal.step('restore.committed');
+      return { sandbox_id: id, snapshot_id: snapshot.id, state: 'stopped', with_memory: false, ...undo };
+    }
+    try {
+      const memoryDir = withMemory ? disks.memoryDir(snapshot.id) : undefined;
+      const { machine, address } = await starter.start(record, { memoryDir });
+      journal.step('restore.machine-started');
+      this.#lifecycle.started(record, machine, address, 'sandbox.restored', restored, {
+        snapshot_id: snapshot.id,
+        with_memory: withMemory,
+        ...undo,
+      });
+    } catch (error) {
+      // The disk is the restored one already; saying less would be wrong.
+      state.sandboxes.update(id, restored);
+      this.#lifecycle.fail(record, `it did not start after it was restored: ${(error as Error).message}`);
+      throw error;
+    }
+    journal.step('restore.committed');
+    return { sandbox_id: id, snapshot_id: snapshot.id, state: 'running', with_memory: withMemory, ...undo };
+  }
+
+  /** The disk is the old one still: what ran before runs again, what was paused is paused. */
+  async #goOn(record: SandboxRecord): Promise<void> {
+    const { journal, starter } = this.#core;
+    if (record.state !== 'running') {
+      journal.finish(record.id, () => {});
+      return;
+    }
+    try {
+      const { machine, address } = await starter.start(record);
+      this.#lifecycle.started(record, machine, address, 'sandbox.started');
+    } catch (error) {
+      this.#lifecycle.fail(
+        record,
+        `it did not start again after a failed restore: ${(error as Error).message}`,
+      );
+    }
+  }
+
+  /** A sandbox's own token reaches restore, so only its own history may be restored: other snapshots are others' files. */
+  #own(record: SandboxRecord, snapshotRef: string): SnapshotRecord {
+    const snapshot = this.#core.finder.snapshot(snapshotRef, record.id);
+    if (snapshot.sandboxId === record.id || snapshot.id === record.parentSnapshotId) return snapshot;
+    throw new CoppiceError('not_found', `sandbox ${record.name} has no snapshot ${snapshotRef}`, {
+      hint: `List its own with \`coppice snapshots ${record.name}\`; one of another sandbox can be forked: \`coppice fork\`.`,
+    });
+  }
+}
+
+const noRoomToUndo = (error: unknown): unknown =>
+  error instanceof CoppiceError && error.code === 'no_space'
+    ? new CoppiceError('no_space', `what is there now could not be kept: ${error.message}`, {
+        hint: 'Delete snapshots, or restore with discard (`coppice restore --discard`), which cannot be undone.',
+        cause: error,
+      })
+    : error;

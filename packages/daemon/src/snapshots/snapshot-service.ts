@@ -1,0 +1,212 @@
+import {
+  CoppiceError,
+  type createSnapshotSchema,
+  type Snapshot,
+  type updateSnapshotSchema,
+} from '@coppice/protocol';
+import type { z } from 'zod';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { Core } from '../sandboxes/core.ts';
+import { snapshotView } from '../sandboxes/views.ts';
+import type { SnapshotSizer } from './snapshot-sizer.ts';
+import type { SnapshotTaker } from './snapshot-taker.ts';
+import { isUndo, undoTag } from './undo-snapshot.ts';
+
+type Holding = 'merged' | 'exported';
+
+/** Snapshots as things of their own: take, find, delete. */
+export class SnapshotService {
+  readonly #core: Core;
+  readonly #taker: SnapshotTaker;
+  readonly #sizer: SnapshotSizer;
+  readonly #undosKept: number;
+  /** What is being merged or exported, and how: nothing else says that it is needed, and neither shall wait for the other. */
+  readonly #held = new Map<symbol, { readonly id: string; readonly how: Holding }>();
+
+  /** `undosKept`: how many of what undoes merges and restores each sandbox has at most. */
+  constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer, undosKept: number) {
+    this.#core = core;
+    this.#taker = taker;
+    this.#sizer = sizer;
+    this.#undosKept = undosKept;
+  }
+
+  async create(ref: string, input: z.output<typeof createSnapshotSchema>): Promise<Snapshot> {
+    const { finder, locks, activity } = this.#core;
+    const { id } = finder.get(ref);
+    const record = await locks.exclusive(id, () => this.#taker.take(finder.get(id), input));
+    activity.touch(id);
+    this.#sizer.add(record.id);
+    return snapshotView(record);
+  }
+
+  async list(sandboxRef?: string): Promise<Snapshot[]> {
+    const { state, finder } = this.#core;
+    const records =
+      sandboxRef === undefined ? state.snapshots.all() : state.snapshots.ofSandbox(finder.get(sandboxRef).id);
+    return records.map(snapshotView);
+  }
+
+  async get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot> {
+    return snapshotView(this.#find(snapshotRef, sandboxRef));
+  }
+
+  /** Somebody asked for it now: it is automatic no more, and stays until it is deleted. */
+  async update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot> {
+    const { locks, state, journal, finder } = this.#core;
+    const { id, sandboxId } = this.#find(snapshotRef);
+    // The lock of the sandbox is that of the names of its snapshots. A deletion happens before this or after it, never in between.
+    return locks.exclusive(sandboxId, async () => {
+      const { sandboxName, ...before } = finder.snapshot(id);
+      const { name = before.name, note = before.note } = input;
+      if (name !== before.name) this.#taker.assertNameFree(sandboxId, sandboxName, name);
+      journal.commit((emit) => {
+        state.snapshots.keep(id, name, note);
+        emit('snapshot.updated', sandboxId, { snapshot_id: id, name });
+      });
+      return snapshotView(finder.snapshot(id));
+    });
+  }
+
+  async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {
+    const { id } = this.#find(snapshotRef, sandboxRef);
+    this.#assertNotHeld(id);
+    const parentId = await this.#core.locks.exclusive(id, async () => {
+      const record = this.#core.finder.snapshot(id);
+      this.#assertNotHeld(id);
+      this.#assertNoMergeStarts(record);
+      const dependants = this.#core.state.sandboxes.grownFrom(id);
+      if (dependants.length > 0) {
+        const names = dependants.map((sandbox) => sandbox.name).join(', ');
+        throw new CoppiceError(
+          'in_use',
+          `snapshot ${record.name} is what ${names} grew from, and what a merge needs`,
+          {
+            details: { sandboxes: dependants.map((sandbox) => sandbox.id) },
+            hint: `Destroy ${names} first.`,
+          },
+        );
+      }
+      await this.#remove(record);
+      return record.parentId;
+    });
+    await this.pruneUndo(parentId);
+    await this.pruneMerged();
+  }
+
+  /** Until the returned function is called it stays, and a deletion is refused instead of made to wait. */
+  hold(id: string, how: Holding): () => void {
+    const key = Symbol(id);
+    this.#held.set(key, { id, how });
+    return () => this.#held.delete(key);
+  }
+
+  /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
+  async prune(snapshotId: string): Promise<void> {
+    const { state, locks } = this.#core;
+    if (this.#holdings(snapshotId).length > 0) return;
+    const parentId = await locks.exclusive(snapshotId, async () => {
+      const record = state.snapshots.byId(snapshotId);
+      if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
+        return null;
+      if (this.#holdings(snapshotId).length > 0 || this.#startsMerge(record)) return null;
+      if (isUndo(record) && this.#mayUndo(record)) return null;
+      await this.#remove(record);
+      return record.parentId;
+    });
+    await this.pruneUndo(parentId);
+  }
+
+  /** Something went on from this one and does no longer: if it undoes something, that may have been what kept it. */
+  async pruneUndo(snapshotId: string | null): Promise<void> {
+    const record = snapshotId === null ? undefined : this.#core.state.snapshots.byId(snapshotId);
+    if (record !== undefined && isUndo(record)) await this.prune(record.id);
+  }
+
+  /** Of what undoes merges and restores, what newer ones have pushed out; all of it once the sandbox is gone. */
+  async pruneUndos(sandboxId: string): Promise<void> {
+    const { snapshots, sandboxes } = this.#core.state;
+    const undos = snapshots.automaticWithTag(undoTag, sandboxId).reverse();
+    const kept = sandboxes.byId(sandboxId) === undefined ? 0 : this.#undosKept;
+    for (const id of undos.slice(kept)) await this.prune(id);
+  }
+
+  /** Those too of sandboxes that went while nobody looked. */
+  async pruneAllUndos(): Promise<void> {
+    const undos = this.#core.state.snapshots.all().filter(isUndo);
+    for (const id of new Set(undos.map(({ sandboxId }) => sandboxId))) await this.pruneUndos(id);
+  }
+
+  /** Of what merges kept to start from, what no further merge can ask for. The newest first: older ones may hang on it. */
+  async pruneMerged(): Promise<void> {
+    for (const id of this.#core.state.snapshots.automaticWithTag('merge').reverse()) await this.prune(id);
+  }
+
+  /** Somebody took it in, and there is still something that grew on from it and may be merged again. */
+  #startsMerge({ id, sandboxId }: SnapshotRecord): boolean {
+    const { state } = this.#core;
+    if (state.merges.holdersOf(id).length === 0) return false;
+    return state.sandboxes.byId(sandboxId) !== undefined || state.snapshots.hasChildren(id);
+  }
+
+  /** One of the newest of a sandbox that is there; or histories part at it, and a merge between them starts there. */
+  #mayUndo({ id, sandboxId }: SnapshotRecord): boolean {
+    const { state } = this.#core;
+    if (state.snapshots.countHeirs(id) > 1) return true;
+    if (state.sandboxes.byId(sandboxId) === undefined) return false;
+    return state.snapshots.automaticWithTag(undoTag, sandboxId).slice(-this.#undosKept).includes(id);
+  }
+
+  #holdings(snapshotId: string): Holding[] {
+    return [...this.#held.values()].filter(({ id }) => id === snapshotId).map(({ how }) => how);
+  }
+
+  #assertNotHeld(snapshotId: string): void {
+    const [how] = this.#holdings(snapshotId);
+    if (how === undefined) return;
+    const { name, sandboxName } = this.#core.finder.snapshot(snapshotId);
+    throw new CoppiceError('in_use', `snapshot ${name} of ${sandboxName} is just being ${how}`, {
+      hint: 'Try again when that is done, or end it first.',
+    });
+  }
+
+  #assertNoMergeStarts(record: SnapshotRecord): void {
+    const { state } = this.#core;
+    if (!this.#startsMerge(record)) return;
+    const holders = state.merges.holdersOf(record.id);
+    const names = holders.map((id) => state.sandboxes.byId(id)?.name ?? state.snapshots.byId(id)?.name ?? id);
+    throw new CoppiceError(
+      'in_use',
+      `snapshot ${record.name} is ${record.sandboxName} as it was merged into ${names.join(', ')}, where the next merge starts`,
+      {
+        details: { holders },
+        hint: record.automatic
+          ? `It goes by itself with ${record.sandboxName}, or with ${names.join(' and ')}.`
+          : `Destroy ${record.sandboxName}, or ${names.join(' and ')}, first.`,
+      },
+    );
+  }
+
+  /** First out of the tables: what recovery finds on the pool and in no table, it removes. */
+  async #remove(record: SnapshotRecord): Promise<void> {
+    const { journal, state, disks } = this.#core;
+    const neighbours = state.snapshots
+      .all()
+      .filter((other) => other.parentId === record.id || other.id === record.parentId);
+    journal.commit((emit) => {
+      state.merges.forgetSnapshot(record.id);
+      state.snapshots.delete(record);
+      state.sandboxes.rebase(record.id, record.parentId);
+      emit('snapshot.deleted', record.sandboxId, { snapshot_id: record.id, name: record.name });
+    });
+    journal.step('snapshot-delete.committed');
+    await disks.removeSnapshot(record.id);
+    journal.step('snapshot-delete.removed');
+    for (const neighbour of neighbours) this.#sizer.add(neighbour.id);
+  }
+
+  #find(snapshotRef: string, sandboxRef?: string): SnapshotRecord {
+    const { finder } = this.#core;
+    return finder.snapshot(snapshotRef, sandboxRef === undefined ? undefined : finder.get(sandboxRef).id);
+  }
+}

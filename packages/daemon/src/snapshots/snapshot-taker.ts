@@ -1,0 +1,165 @@
+import { CoppiceError } from '@coppice/protocol';
+import type { Machine } from '@coppice/runtime';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { SnapshotRecord, SnapshotShape } from '../db/snapshot-table.ts';
+import type { Core } from '../sandboxes/core.ts';
+import { wrongState } from '../sandboxes/lifecycle.ts';
+import { directoryBytes } from './directory-bytes.ts';
+import { assertKeepsMemory } from './memory/memory-refusal.ts';
+
+export interface SnapshotRequest {
+  /** For a caller who must know it before anybody else can. */
+  readonly id?: string;
+  readonly name?: string | undefined;
+  readonly note: string;
+  readonly tags: readonly string[];
+  readonly memory: boolean;
+  /** Nobody asked for it by name; removed when nothing needs it any more. */
+  readonly automatic?: boolean;
+}
+
+const withoutMemory = { memoryBytes: null, memoryCompatibility: null, pauseMs: null };
+const takeable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused', 'failed']);
+
+/** Takes snapshots and checkpoints. The caller holds the sandbox's lock. */
+export class SnapshotTaker {
+  readonly #core: Core;
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  async take(record: SandboxRecord, request: SnapshotRequest): Promise<SnapshotRecord> {
+    const { journal, state, disks, ids } = this.#core;
+    if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
+    const id = request.id ?? ids.next('snapshot');
+    const name = request.name ?? `snapshot-${id.slice(-6)}`;
+    this.assertNameFree(record.id, record.name, name);
+    const machine = this.#core.machines.get(record.id);
+    if (request.memory) await this.#assertKeepsMemory(record, machine);
+    journal.begin(record.id, { kind: 'snapshot', snapshotId: id });
+    journal.step('snapshot.recorded');
+    try {
+      const kept = request.memory
+        ? await this.#withMemory(record, machine!, id)
+        : { ...withoutMemory, pauseMs: await this.#filesOnly(record.id, machine, id) };
+      const snapshot = this.describe(record, id, { ...request, name }, kept);
+      journal.finish(record.id, (emit) => {
+        state.snapshots.insert(snapshot);
+        state.sandboxes.update(record.id, { baseSnapshotId: id });
+        state.merges.passOn(record.id, id);
+        emit('snapshot.created', record.id, { snapshot_id: id, name, memory: request.memory });
+      });
+      journal.step('snapshot.committed');
+      return snapshot;
+    } catch (error) {
+      await disks.removeSnapshot(id);
+      journal.finish(record.id, () => {});
+      throw error;
+    }
+  }
+
+  assertNameFree(sandboxId: string, sandboxName: string, name: string): void {
+    if (this.#core.state.snapshots.byName(sandboxId, name) !== undefined)
+      throw new CoppiceError('name_taken', `sandbox ${sandboxName} already has a snapshot named ${name}`);
+  }
+
+  /** What is written down of a snapshot of this sandbox. */
+  describe(
+    record: SandboxRecord,
+    id: string,
+    request: SnapshotRequest & { readonly name: string },
+    kept: Pick<SnapshotRecord, 'memoryBytes' | 'memoryCompatibility' | 'pauseMs'> = withoutMemory,
+  ): SnapshotRecord {
+    return {
+      id,
+      sandboxId: record.id,
+      sandboxName: record.name,
+      name: request.name,
+      note: request.note,
+      tags: request.tags,
+      // As it is now: the one that the caller knew may have been deleted since, which takes no lock of the sandbox.
+      parentId: this.#core.finder.get(record.id).baseSnapshotId,
+      imageId: record.imageId,
+      imageName: record.imageName,
+      driver: record.driver,
+      engine: this.#core.disks.engine,
+      ...kept,
+      memoryUsedBytes: null,
+      referencedBytes: null,
+      usedBytes: null,
+      shape: shapeOf(record),
+      automatic: request.automatic ?? false,
+      createdAtMs: this.#core.now(),
+    };
+  }
+
+  /** The files alone, under an id that no table has yet. */
+  async copy(sandboxId: string, id: string): Promise<void> {
+    await this.#filesOnly(sandboxId, this.#core.machines.get(sandboxId), id);
+  }
+
+  /**
+   * A copy for the moment, to compare or merge with. In no table: if the daemon dies, recovery removes it as what belongs to nobody.
+   * The pool's own copy is of one instant without a freeze; the other engines need one.
+   */
+  async takeTemporary(sandboxId: string): Promise<string> {
+    const { disks, ids } = this.#core;
+    const id = `tmp-${ids.next('snapshot')}`;
+    if (disks.engine === 'btrfs') await disks.snapshotDisk(sandboxId, id);
+    else await this.copy(sandboxId, id);
+    return id;
+  }
+
+  async #filesOnly(sandboxId: string, machine: Machine | undefined, id: string): Promise<number | null> {
+    const { disks, journal } = this.#core;
+    if (machine === undefined) {
+      await disks.snapshotDisk(sandboxId, id);
+      return null;
+    }
+    const beganMs = performance.now();
+    await machine.freeze();
+    try {
+      journal.step('snapshot.frozen');
+      await disks.snapshotDisk(sandboxId, id);
+      journal.step('snapshot.taken');
+    } finally {
+      await machine.thaw();
+    }
+    journal.step('snapshot.thawed');
+    await journal.hold('snapshot.thawed');
+    return Math.round((performance.now() - beganMs) * 1000) / 1000;
+  }
+
+  async #withMemory(record: SandboxRecord, machine: Machine, id: string) {
+    const { disks, starter, journal } = this.#core;
+    const directory = disks.memoryDir(id);
+    const { pauseMs } = await machine.checkpoint(directory, async () => {
+      journal.step('checkpoint.memory-written');
+      await disks.snapshotDisk(record.id, id);
+      journal.step('checkpoint.disk-taken');
+    });
+    const { memoryCompatibility } = await starter.driver(record.driver).probe();
+    return { memoryBytes: await directoryBytes(directory), memoryCompatibility, pauseMs };
+  }
+
+  /** Never a checkpoint that silently lacks memory. */
+  async #assertKeepsMemory(record: SandboxRecord, machine: Machine | undefined): Promise<void> {
+    if (record.state !== 'running' || machine === undefined) throw wrongState(record, 'checkpointed');
+    const hint = 'Create the sandbox with the driver gvisor, or snapshot its files alone.';
+    await assertKeepsMemory(this.#core.starter, record, hint);
+  }
+}
+
+const shapeOf = (record: SandboxRecord): SnapshotShape => ({
+  cpus: record.cpus,
+  memoryMb: record.memoryMb,
+  diskMb: record.diskMb,
+  pids: record.pids,
+  env: record.env,
+  labels: record.labels,
+  network: record.network,
+  idleTimeoutS: record.idleTimeoutS,
+  idleAction: record.idleAction,
+  maxLifetimeS: record.maxLifetimeS,
+});

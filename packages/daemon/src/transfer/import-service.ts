@@ -1,0 +1,264 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CoppiceError, type Imported, type importQuery } from '@coppice/protocol';
+import { formatMemoryTraits } from '@coppice/runtime';
+import type { ParcelCount, ParcelKind, Parcels } from '@coppice/store';
+import type { z } from 'zod';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { ImageRef, ImageService } from '../images/image-service.ts';
+import { UndoStack } from '../journal/undo-stack.ts';
+import type { Core } from '../sandboxes/core.ts';
+import { snapshotView } from '../sandboxes/views.ts';
+import type { CallOptions } from '../services.ts';
+import { directoryBytes } from '../snapshots/directory-bytes.ts';
+import { memoryMisfitHere } from '../snapshots/memory/memory-fit.ts';
+import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
+import { damagedFile, type ExportFile, readManifestText, skip } from './export-file.ts';
+import { type ExportManifest, type PartName, parseExportManifest } from './export-manifest.ts';
+import type { ImportSpool } from './import-spool.ts';
+
+type ImportInput = z.output<typeof importQuery>;
+
+export interface ImportServiceParts {
+  readonly core: Core;
+  readonly images: ImageService;
+  readonly parcels: Parcels;
+  readonly spool: ImportSpool;
+  readonly sizer: SnapshotSizer;
+}
+
+/** A file that was read to its end once: every digest matches, and its trees hold nothing that they may not. */
+interface CheckedFile {
+  readonly file: ExportFile;
+  readonly manifest: ExportManifest;
+  readonly counts: ReadonlyMap<PartName, ParcelCount>;
+}
+
+const mib = 1024 ** 2;
+
+/** Takes in what export wrote. The file is a stranger's: nothing of it reaches the store before all of it was checked. */
+export class ImportService {
+  readonly #parts: ImportServiceParts;
+
+  constructor(parts: ImportServiceParts) {
+    this.#parts = parts;
+  }
+
+  async import(
+    stream: AsyncIterable<Uint8Array>,
+    input: ImportInput,
+    { signal }: CallOptions = {},
+  ): Promise<Imported> {
+    const { core, images, spool } = this.#parts;
+    await core.swept;
+    return spool.with(stream, async (file) => {
+      const checked = await this.#check(file, signal);
+      const { memory, driver, image } = checked.manifest;
+      const compatibility =
+        memory === null || input.disk_only
+          ? null
+          : formatMemoryTraits({ ...memory, cpuFeatures: memory.cpu_features });
+      if (compatibility !== null)
+        await this.#assertMemoryFits({ driver, memoryCompatibility: compatibility });
+      // One at a time for each image, so that two files with the same one do not both bring it.
+      return core.locks.exclusive(`image ${image.digest}`, async () => {
+        const present = await images.findByDigest(image.digest);
+        if (present === undefined) return this.#build(checked, input, compatibility, undefined, signal);
+        return images.use(present.id, {}, (found) =>
+          this.#build(checked, input, compatibility, found, signal),
+        );
+      });
+    });
+  }
+
+  /** A daemon died before it was done: the image that it brought stands on nothing. Its trees are swept as nobody's. */
+  async undo(snapshotId: string, imageDigest: string | null): Promise<void> {
+    const { core, images } = this.#parts;
+    if (imageDigest !== null) await images.dropUnused(imageDigest);
+    core.journal.finish(snapshotId, () => {});
+  }
+
+  async #check(file: ExportFile, signal: AbortSignal | undefined): Promise<CheckedFile> {
+    const { core, parcels } = this.#parts;
+    const counts = new Map<PartName, ParcelCount>();
+    const maxBytes = await core.disks.freeBytes();
+    let manifest: ExportManifest | undefined;
+    for await (const part of file.parts()) {
+      if (manifest === undefined) {
+        manifest = parseExportManifest(await readManifestText(part));
+        continue;
+      }
+      const name = manifest.parts[counts.size];
+      if (part.name !== name) throw damagedFile('it does not hold what its manifest says');
+      const count = await parcels.check(part.content, { kind: name, maxBytes, signal }).catch(nothingWritten);
+      counts.set(name, count);
+    }
+    if (manifest === undefined || counts.size !== manifest.parts.length)
+      throw damagedFile('it does not hold what its manifest says');
+    return { file, manifest, counts };
+  }
+
+  async #assertMemoryFits(memory: Pick<SnapshotRecord, 'driver' | 'memoryCompatibility'>): Promise<void> {
+    const { core } = this.#parts;
+    const misfit = core.starter.driver(memory.driver).takesForeignMemory
+      ? await memoryMisfitHere(core, memory)
+      : `whoever wrote it would be root of this machine, as the driver ${memory.driver} restores what it says`;
+    if (misfit === undefined) return;
+    throw new CoppiceError('unsupported', `the memory in the file cannot go on here: ${misfit}`, {
+      hint: 'Nothing was written. Import its files alone with --disk-only.',
+      details: { reason: 'incompatible_memory', disk_only_works: true },
+    });
+  }
+
+  /** All of it or nothing: what is made lies under ids that no table has until the one transaction at the end. */
+  async #build(
+    checked: CheckedFile,
+    input: ImportInput,
+    memoryCompatibility: string | null,
+    present: ImageRef | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Imported> {
+    const { core, images, sizer } = this.#parts;
+    const { journal, state, disks, ids, log } = core;
+    const { manifest } = checked;
+    if (present === undefined && !manifest.parts.includes('image')) throw missingImage(manifest);
+    const id = ids.next('snapshot');
+    const undo = new UndoStack();
+    journal.begin(id, { kind: 'import', imageDigest: present === undefined ? manifest.image.digest : null });
+    undo.push(`the import ${id}`, () => this.undo(id, present === undefined ? manifest.image.digest : null));
+    try {
+      journal.step('import.recorded');
+      undo.push(`snapshot ${id}`, () => disks.removeSnapshot(id));
+      const image = await this.#unpack(checked, id, memoryCompatibility !== null, present, undo, signal);
+      signal?.throwIfAborted();
+      const memoryBytes = memoryCompatibility === null ? null : await directoryBytes(disks.memoryDir(id));
+      const record: SnapshotRecord = {
+        id,
+        // A sandbox that is gone: the file must not be able to name one of this home and become part of its history.
+        sandboxId: ids.next('sandbox'),
+        sandboxName: manifest.sandbox_name,
+        name: input.name ?? manifest.name,
+        note: manifest.note,
+        tags: manifest.tags,
+        parentId: null,
+        imageId: image.id,
+        imageName: image.name,
+        driver: manifest.driver,
+        engine: disks.engine,
+        memoryBytes,
+        memoryUsedBytes: null,
+        memoryCompatibility,
+        pauseMs: manifest.pause_ms,
+        referencedBytes: null,
+        usedBytes: null,
+        shape: shapeOf(manifest),
+        automatic: false,
+        createdAtMs: Date.parse(manifest.created_at),
+      };
+      if (images.peek(image.id) === undefined)
+        throw new CoppiceError(
+          'conflict',
+          `the image ${image.name} was removed while the import stood on it`,
+        );
+      journal.finish(id, (emit) => {
+        state.snapshots.insert(record);
+        emit('snapshot.imported', record.sandboxId, {
+          snapshot_id: id,
+          name: record.name,
+          memory: memoryBytes !== null,
+        });
+      });
+      journal.step('import.committed');
+      sizer.add(id);
+      return {
+        ...snapshotView(record),
+        image_added: present === undefined,
+        memory_left_out: manifest.memory !== null && memoryBytes === null,
+        missing_env: manifest.env === null ? manifest.env_names : [],
+        host_ports_left_out: manifest.network.allow_host_ports,
+      };
+    } catch (error) {
+      await undo.run(log);
+      if ((error as Error).name === 'AbortError')
+        throw new CoppiceError('cancelled', 'the import was given up', { cause: error });
+      throw error;
+    }
+  }
+
+  async #unpack(
+    { file, manifest, counts }: CheckedFile,
+    id: string,
+    withMemory: boolean,
+    present: ImageRef | undefined,
+    undo: UndoStack,
+    signal: AbortSignal | undefined,
+  ): Promise<ImageRef> {
+    const { core, images, parcels } = this.#parts;
+    const { disks, journal } = core;
+    let image = present;
+    const into = (kind: ParcelKind, content: AsyncIterable<Buffer>, directory: string) =>
+      parcels.unpack(content, directory, { kind, maxBytes: Number.MAX_SAFE_INTEGER, signal });
+    const draft = `import-${id}`;
+    for await (const { name, content } of file.parts()) {
+      if (name === 'image' && image === undefined) {
+        const { name: imageName, digest } = manifest.image;
+        image = await images.importTree(imageName, digest, async (rootfs) => {
+          await into('image', content, rootfs);
+        });
+        journal.step('import.image-made');
+      } else if (name === 'disk') {
+        undo.push(`disk ${draft}`, () => disks.removeDisk(draft));
+        await disks.createDisk(draft, roomFor(manifest, counts.get('disk')!));
+        await into('disk', content, join(disks.diskDir(draft), 'upper'));
+        journal.step('import.disk-made');
+      } else if (name === 'memory' && withMemory) {
+        await mkdir(disks.memoryDir(id), { mode: 0o700 });
+        await into('memory', content, disks.memoryDir(id));
+      } else await skip(content);
+    }
+    await disks.snapshotDisk(draft, id);
+    journal.step('import.taken');
+    await disks.removeDisk(draft);
+    return image!;
+  }
+}
+
+/** Its bytes are counted already; blocks that files shared where it came from are written apart here. */
+const roomFor = ({ limits }: ExportManifest, { bytes, entries }: ParcelCount): number =>
+  Math.max(limits.disk_mb * mib, bytes * 2 + entries * 8192 + 16 * mib);
+
+const shapeOf = (manifest: ExportManifest): SnapshotRecord['shape'] => ({
+  cpus: manifest.limits.cpus,
+  memoryMb: manifest.limits.memory_mb,
+  diskMb: manifest.limits.disk_mb,
+  pids: manifest.limits.pids,
+  env: manifest.env ?? {},
+  labels: manifest.labels,
+  // A file from elsewhere opens nothing of this machine.
+  network: { ...manifest.network, allow_host_ports: [] },
+  idleTimeoutS: manifest.idle_timeout_s,
+  idleAction: manifest.idle_action,
+  maxLifetimeS: manifest.max_lifetime_s,
+});
+
+const missingImage = ({ image }: ExportManifest): CoppiceError =>
+  new CoppiceError(
+    'not_found',
+    `the file stands on the image ${image.name} (${image.digest}), which is neither here nor in it`,
+    {
+      hint: 'Nothing was written. Export again without --no-image, or bring the image here first: `coppice images import`.',
+    },
+  );
+
+const nothingWritten = (error: unknown): never => {
+  if (!(error instanceof CoppiceError) || error.code === 'internal' || error.message.startsWith('the file'))
+    throw error;
+  const said = error.code === 'too_large' ? 'no_space' : error.code;
+  throw new CoppiceError(said, `the file is refused: ${error.message}`, {
+    hint:
+      said === 'no_space'
+        ? 'Nothing was written. Delete snapshots or images, or give the home a larger disk.'
+        : 'Nothing was written. Take only files from people you trust, or export it again.',
+    cause: error,
+  });
+};

@@ -1,0 +1,101 @@
+import { join } from 'node:path';
+import { CoppiceError } from '@coppice/protocol';
+import type { LayeredTree } from '@coppice/store';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { Core } from '../sandboxes/core.ts';
+import type { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
+
+/** A tree that stands still while it is looked at. */
+export interface Side {
+  readonly imageId: string;
+  readonly imageName: string;
+  /** For people: the reference as it was given. */
+  readonly label: string;
+  readonly tree: LayeredTree;
+}
+
+/** Gives read access to the files of snapshots, and of sandboxes as they are now. */
+export class TreeAccess {
+  readonly #core: Core;
+  readonly #taker: SnapshotTaker;
+  readonly #imageRootfs: (imageId: string) => string;
+  /** A directory that is always empty: what was changed since the image by nobody. */
+  readonly #emptyDir: string;
+
+  constructor(core: Core, taker: SnapshotTaker, imageRootfs: (imageId: string) => string, emptyDir: string) {
+    this.#core = core;
+    this.#taker = taker;
+    this.#imageRootfs = imageRootfs;
+    this.#emptyDir = emptyDir;
+  }
+
+  /**
+   * Locks are taken in one order, so that nobody waits in a ring: a sandbox first, as who holds its lock may wait for that of a
+   * snapshot; then snapshots by id, and one that is both sides once.
+   */
+  withBoth<T>(from: string, to: string, work: (before: Side, after: Side) => Promise<T>): Promise<T> {
+    const [fromId = '', toId = ''] = [from, to].map((ref) => this.#core.finder.findSnapshot(ref)?.id);
+    if (fromId !== '' && fromId === toId)
+      return this.#with(from, (side) => work(side, { ...side, label: to }));
+    return fromId <= toId
+      ? this.#with(from, (before) => this.#with(to, (after) => work(before, after)))
+      : this.#with(to, (after) => this.#with(from, (before) => work(before, after)));
+  }
+
+  /** The snapshot cannot be deleted while the work goes on; of a sandbox the work sees a copy of this moment. */
+  async #with<T>(ref: string, work: (side: Side) => Promise<T>): Promise<T> {
+    const { finder, locks } = this.#core;
+    const snapshot = finder.findSnapshot(ref);
+    if (snapshot !== undefined)
+      return locks.shared(snapshot.id, () => {
+        const record = finder.snapshot(snapshot.id);
+        return work({ ...record, label: ref, tree: this.ofSnapshot(record, record.id) });
+      });
+    const record = finder.find(ref);
+    if (record === undefined)
+      throw new CoppiceError('not_found', `there is no snapshot or sandbox ${ref}`, {
+        hint: 'List them with `coppice ls` and `coppice snapshots`; name a snapshot by its id or as sandbox:name.',
+      });
+    const copyId = await this.copyNow(record.id);
+    try {
+      return await work({ ...record, label: ref, tree: this.ofSnapshot(record, copyId) });
+    } finally {
+      await this.#core.disks.removeSnapshot(copyId);
+    }
+  }
+
+  /** A temporary copy; whoever asked for it removes it. */
+  copyNow(sandboxId: string): Promise<string> {
+    const { locks, finder } = this.#core;
+    return locks.shared(sandboxId, () => this.#taker.takeTemporary(finder.get(sandboxId).id));
+  }
+
+  ofSnapshot(on: Pick<SnapshotRecord | SandboxRecord, 'imageId'>, snapshotId: string): LayeredTree {
+    return {
+      imageDir: this.#imageRootfs(on.imageId),
+      upperDir: join(this.#core.disks.snapshotDir(snapshotId), 'upper'),
+    };
+  }
+
+  /** A disk of a sandbox that does not run. */
+  ofDisk(record: SandboxRecord): LayeredTree {
+    return {
+      imageDir: this.#imageRootfs(record.imageId),
+      upperDir: join(this.#core.disks.diskDir(record.id), 'upper'),
+    };
+  }
+
+  ofImage(imageId: string): LayeredTree {
+    return { imageDir: this.#imageRootfs(imageId), upperDir: this.#emptyDir };
+  }
+}
+
+export function assertSameImage(a: Side | SandboxRecord, b: Side | SandboxRecord): void {
+  if (a.imageId === b.imageId) return;
+  throw new CoppiceError(
+    'unsupported',
+    `one stands on the image ${a.imageName}, the other on ${b.imageName}: they have no common ground`,
+    { hint: 'Compare and merge what grew from the same image.' },
+  );
+}
