@@ -1,9 +1,9 @@
 import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
-import { type GitStatus, parseStatus } from '../../../git/git-status.ts';
-import { credentialHelper, GuestGit } from '../../../git/guest-git.ts';
 import { redact } from '../../../redaction/redact.ts';
 import { filePath, repositoryPath, timeoutSecs, workDirectory, workspaceId } from '../fields.ts';
+import { type GitStatus, parseStatus } from '../git-status.ts';
+import { credentialHelper, GuestGit } from '../guest-git.ts';
 import { additive, defineTool, outward, readOnly, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 

@@ -1,12 +1,12 @@
 import { z } from 'zod';
+import { repositoryPath, workspaceId } from '../fields.ts';
 import {
   GitMerge,
   type MergeConflict,
   type MergedSource,
   type MergeStrategy,
   mergeStrategies,
-} from '../../../git/git-merge.ts';
-import { repositoryPath, workspaceId } from '../fields.ts';
+} from '../git-merge.ts';
 import { defineTool, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { CoppiceError } from '@coppice/protocol';
-import type { ToolContext } from '../doors/mcp/tool-context.ts';
 import { GuestGit } from './guest-git.ts';
+import type { ToolContext } from './tool-context.ts';
 
 export const mergeStrategies = ['sequential', 'branch-per-source', 'cherry-pick'] as const;
 export type MergeStrategy = (typeof mergeStrategies)[number];

@@ -1,8 +1,8 @@
 import { CoppiceError, type ExecResult } from '@coppice/protocol';
-import { exitCodeOf } from '../doors/mcp/command-result.ts';
-import { guestPath } from '../doors/mcp/fields.ts';
-import type { ToolContext } from '../doors/mcp/tool-context.ts';
-import { redact } from '../redaction/redact.ts';
+import { redact } from '../../redaction/redact.ts';
+import { exitCodeOf } from './command-result.ts';
+import { guestPath } from './fields.ts';
+import type { ToolContext } from './tool-context.ts';
 
 /**
  * Answers git with what set_env gave: GIT_TOKEN, or GIT_USERNAME and GIT_PASSWORD. It names variables only, so that it
