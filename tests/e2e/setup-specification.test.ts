@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { judge, readPromises } from '../../scripts/testing/promises.ts';
@@ -15,6 +15,19 @@ test('every promise names a test that exists', () => {
     return !readFileSync(join(repository, heldBy.file), 'utf8').includes(heldBy.title);
   });
   expect(unheld).toEqual([]);
+});
+
+test('no test is skipped by a means that gives no reason', () => {
+  const files = globSync(['packages/*/test/**/*.ts', 'packages/testkit/src/*.ts', 'tests/**/*.ts'], {
+    cwd: repository,
+  });
+  expect(files.length).toBeGreaterThan(100);
+  const silent = files.filter((file) =>
+    /\b(describe|it|test)(\.\w+)*\.(skip|skipIf|runIf|todo)\(/.test(
+      readFileSync(join(repository, file), 'utf8'),
+    ),
+  );
+  expect(silent).toEqual([]);
 });
 
 describe('a promise', () => {

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Sandbox } from '@coppice/sdk';
-import { describeWithMemory, RunningDaemon } from '@coppice/testkit';
+import { describeWithMemory, RunningDaemon, skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Hog } from './hog.ts';
 
@@ -19,8 +19,7 @@ const setting = (name: string): number => Number(readFileSync(`/proc/sys/${name}
 const few = 10;
 
 for (const { driver, missing } of drivers) {
-  const reason = missing === undefined ? '' : ` (skipped: ${missing})`;
-  describe.skipIf(missing !== undefined)(`a hostile sandbox of ${driver}${reason}`, () => {
+  describe(`a hostile sandbox of ${driver}`, skipFor(missing), () => {
     let daemon: RunningDaemon;
     let hog: Hog;
 
