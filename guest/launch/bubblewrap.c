@@ -32,7 +32,7 @@ static void push(const char *argument) {
  */
 static const char *const capabilities[] = {
     "CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",           "CAP_FSETID",     "CAP_KILL",    "CAP_SETGID",
-    "CAP_SETUID", "CAP_SETPCAP",      "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_SETFCAP",
+    "CAP_SETUID", "CAP_SETPCAP",      "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT",
 };
 
 /* World-readable on many kernels and about the host; the rest of /proc that is dangerous belongs to the host's root. */
@@ -72,6 +72,8 @@ void exec_bubblewrap(const struct setup *setup, const struct message *request, c
   push_masks();
   PUSH("--cap-drop", "ALL");
   for (size_t index = 0; index < sizeof capabilities / sizeof *capabilities; index++) PUSH("--cap-add", capabilities[index]);
+  /* In a workspace of root such a file would have its capabilities on the host. */
+  if (!message_get(request, "workspace")) PUSH("--cap-add", "CAP_SETFCAP");
   PUSH("--seccomp", "4", "--info-fd", "5", "--", "/run/coppice/agent", "--listen-fd", "3");
   arguments[count] = NULL;
   if (!place(fds)) {

@@ -95,7 +95,7 @@ struct trees {
   int image;
   int disk;
   int agent;
-  int workspace; /* -1: none */
+  int workspace; /* with its owners mapped; -1: none */
 };
 bool idmap_tree(int tree, int userns, uint64_t more);
 bool idmap_trees(const struct trees *trees, int userns, char *reason);
@@ -106,6 +106,13 @@ bool build_root(const char *scratch, const struct trees *trees, const struct mes
 
 /* furnish.c: what the root holds besides image and disk: /dev, /run, /sys. */
 bool furnish_root(const char *root, int agent, const struct message *request, char *reason);
+
+/*
+ * guard.c: for sandboxes with a workspace. What becomes the sandbox begins it, and hands the rest over a socket to who started
+ * it; from then on a process beside the sandbox, and in its cgroups, decides about set-id bits. See workspace/modes.h.
+ */
+bool begin_guard(int socket, char *reason);
+bool start_guard(int socket, int userns, pid_t init, int cgroup, char *reason);
 
 /* bubblewrap.c */
 struct inherited {

@@ -30,8 +30,6 @@ bool idmap_tree(int tree, int userns, uint64_t more) {
 bool idmap_trees(const struct trees *trees, int userns, char *reason) {
   if (!idmap_tree(trees->image, userns, MOUNT_ATTR_RDONLY)) return fail(reason, "map the owners of the image");
   if (!idmap_tree(trees->disk, userns, 0)) return fail(reason, "map the owners of the disk");
-  if (trees->workspace >= 0 && !idmap_tree(trees->workspace, userns, 0))
-    return fail(reason, "map the owners of the workspace directory");
   /* The agent's owner is left unmapped: inside it belongs to nobody, and no one may change it. */
   struct mount_attr sealed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, .attr_clr = MOUNT_ATTR__ATIME};
   return syscall(SYS_mount_setattr, trees->agent, "", AT_EMPTY_PATH, &sealed, sizeof sealed) == 0 ||

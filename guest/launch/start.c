@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "launch.h"
 
-#include "../place/place.h"
+#include "../workspace/workspace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,26 +23,27 @@
 
 enum { ids_per_sandbox = 65536, open_files_limit = 65536 };
 
+static unsigned first_id(const struct message *request) { return (unsigned)strtoul(message_get(request, "base"), NULL, 10); }
+
 int clone_tree(const char *path) {
   return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 }
 
-/* Opened and looked at in one: whoever may rename above it could put something else there at any moment. */
-static bool clone_workspace(const struct message *request, const char *path, int *tree, char *reason) {
-  int directory = open_workspace(path, message_get(request, "workspace-identity"));
-  const char *change = directory < 0 ? workspace_change(errno) : NULL;
-  if (change) {
-    errno = 0;
-    return fail(reason, WORKSPACE_CHANGED "%s", change);
-  }
-  if (directory < 0) return fail(reason, "open the workspace directory %s", path);
-  *tree = clone_place(directory);
-  close(directory);
-  return *tree >= 0 || fail(reason, "clone the workspace directory %s", path);
+static bool open_workspace(const struct message *request, int *tree, char *reason) {
+  struct workspace workspace = {
+      .path = message_get(request, "workspace"),
+      .identity = message_get(request, "workspace-identity"),
+      .first_id = first_id(request),
+  };
+  char trouble[workspace_trouble_limit];
+  if (!workspace.path) return true;
+  *tree = clone_workspace(&workspace, trouble);
+  if (*tree >= 0) return true;
+  if (trouble[0]) errno = 0;
+  return trouble[0] ? fail(reason, "%s", trouble) : fail(reason, "open the workspace directory %s", workspace.path);
 }
 
 bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason) {
-  const char *workspace = message_get(request, "workspace");
   trees->image = clone_tree(message_get(request, "image"));
   if (trees->image < 0) return fail(reason, "open the image %s", message_get(request, "image"));
   trees->disk = clone_tree(message_get(request, "disk"));
@@ -52,7 +53,7 @@ bool open_trees(const struct setup *setup, const struct message *request, struct
   trees->agent = clone_tree(agent);
   if (trees->agent < 0) return fail(reason, "open the agent %s", agent);
   trees->workspace = -1;
-  return !workspace || clone_workspace(request, workspace, &trees->workspace, reason);
+  return open_workspace(request, &trees->workspace, reason);
 }
 
 /* By a relative name, since the whole path may be longer than a socket address can hold. */
@@ -87,8 +88,7 @@ static bool open_inherited(const struct setup *setup, const char *run, struct in
 
 bool map_ids(const struct namespaces *ahead, const struct message *request, char *reason) {
   char text[64];
-  unsigned long base = strtoul(message_get(request, "base"), NULL, 10);
-  int length = snprintf(text, sizeof text, "0 %lu %d", base, ids_per_sandbox);
+  int length = snprintf(text, sizeof text, "0 %u %d", first_id(request), ids_per_sandbox);
   return (write(ahead->uid_map, text, (size_t)length) == length && write(ahead->gid_map, text, (size_t)length) == length) ||
          fail(reason, "map the ids of the sandbox");
 }
@@ -115,10 +115,11 @@ bool enter_namespaces(const struct namespaces *ahead, char *reason) {
 
 /* The first process in the user namespace. Returns only when something failed, with the reason. */
 static void inner(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                  const struct trees *trees, const struct inherited *fds, char *reason) {
+                  const struct trees *trees, const struct inherited *fds, int guard, char *reason) {
   if (!enter_namespaces(ahead, reason)) return;
   limit_resources();
   if (!build_root(start_scratch, trees, request, reason)) return;
+  if (trees->workspace >= 0 && !begin_guard(guard, reason)) return;
   exec_bubblewrap(setup, request, fds, reason);
 }
 
@@ -157,12 +158,13 @@ static bool fail_with_console(int console, char *reason) {
   return fail(reason, "bubblewrap ended before the sandbox ran%s%s", got > 0 ? "; the console ends with: " : "", text);
 }
 
-static bool report(pid_t monitor, int console, const char *info, struct message *reply, char *reason) {
+static bool report(pid_t monitor, int console, const char *info, pid_t *init, struct message *reply, char *reason) {
   const char *found = strstr(info, "\"child-pid\":");
   pid_t pid = found ? (pid_t)atoi(found + strlen("\"child-pid\":")) : 0;
   unsigned long long started = 0, monitor_started = 0;
   if (pid <= 0 || !process_started(pid, &started) || !process_started(monitor, &monitor_started))
     return fail_with_console(console, reason);
+  *init = pid;
   message_put(reply, "pid", "%d", (int)pid);
   message_put(reply, "started", "%llu", started);
   message_put(reply, "monitor", "%d", (int)monitor);
@@ -174,11 +176,13 @@ bool start_container(const struct setup *setup, const struct namespaces *ahead, 
                      struct message *reply, char *reason) {
   struct trees trees;
   struct inherited fds;
-  int errors[2], info[2], cgroup = -1;
+  int errors[2], info[2], guard[2], cgroup = -1;
+  pid_t init = 0;
   const char *v2 = message_get(request, "v2");
   if (!open_trees(setup, request, &trees, reason)) return false;
   if (!open_inherited(setup, message_get(request, "run"), &fds, reason)) return false;
   if (pipe2(errors, O_CLOEXEC) < 0 || pipe2(info, O_CLOEXEC) < 0) return fail(reason, "make a pipe");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, guard) < 0) return fail(reason, "make a socket");
   fds.info = info[1];
   if (v2 && (cgroup = open(v2, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) return fail(reason, "open %s", v2);
   if (!map_ids(ahead, request, reason) || !idmap_trees(&trees, ahead->user, reason)) return false;
@@ -188,12 +192,13 @@ bool start_container(const struct setup *setup, const struct namespaces *ahead, 
   pid_t pid = clone_into(cgroup);
   if (pid < 0) return fail(reason, "fork into the cgroup");
   if (pid == 0) {
-    inner(setup, ahead, request, &trees, &fds, reason);
+    inner(setup, ahead, request, &trees, &fds, guard[1], reason);
     ssize_t written = write(errors[1], reason, strlen(reason));
     _exit(written > 0 ? 1 : 2);
   }
   close(errors[1]);
   close(info[1]);
+  close(guard[1]);
   close(fds.listen);
   /* Ends when the child becomes bubblewrap; anything that it holds is why it did not. */
   char text[4096];
@@ -203,5 +208,6 @@ bool start_container(const struct setup *setup, const struct namespaces *ahead, 
     return fail(reason, "%s", text);
   }
   drain(info[0], text, sizeof text);
-  return report(pid, fds.console, text, reply, reason);
+  if (!report(pid, fds.console, text, &init, reply, reason)) return false;
+  return trees.workspace < 0 || start_guard(guard[0], ahead->user, init, cgroup, reason);
 }

@@ -13,7 +13,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 enum { names_limit = 1000, patience = 100 };
@@ -75,40 +74,6 @@ int open_place(int root, const char *name, enum place_kind kind, mode_t mode) {
   close(parent);
   errno = number;
   return made ? open_as(root, name, kind) : -1;
-}
-
-/*
- * Inode and time of birth tell one directory from all others that ever were. The device is the same until the machine is
- * started anew, and then it may have another number; so it counts only where the filesystem notes no time of birth.
- */
-static bool is_same(int fd, const char *identity) {
-  struct statx found;
-  unsigned long long device, inode;
-  long long birth;
-  if (sscanf(identity, "%llu:%llu:%lld", &device, &inode, &birth) != 3) return false;
-  if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) < 0 || found.stx_ino != inode) return false;
-  long long found_birth = found.stx_btime.tv_sec * 1000000000LL + found.stx_btime.tv_nsec;
-  if (birth != 0) return found_birth == birth;
-  return makedev(found.stx_dev_major, found.stx_dev_minor) == device;
-}
-
-int open_workspace(const char *path, const char *identity) {
-  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
-  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-  if (fd < 0 || !identity || is_same(fd, identity)) return fd;
-  close(fd);
-  errno = ESTALE;
-  return -1;
-}
-
-const char *workspace_change(int number) {
-  switch (number) {
-    case ELOOP: return "there is a symbolic link on its path now";
-    case ENOENT: return "it is gone";
-    case ENOTDIR: return "something else than a directory stands there now";
-    case ESTALE: return "another directory stands there now";
-    default: return NULL;
-  }
 }
 
 int clone_place(int place) {

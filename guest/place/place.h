@@ -20,15 +20,6 @@ enum place_kind {
  */
 int open_place(int root, const char *name, enum place_kind kind, mode_t mode);
 
-/*
- * A workspace directory of the host by its path, of which no part may be a link. With an identity it must be that very
- * directory: `DEVICE:INODE:BIRTH`, as the daemon noted when the sandbox was created. -1 with errno.
- */
-int open_workspace(const char *path, const char *identity);
-/* What became of the directory, where that is why it was not opened; else NULL. Say WORKSPACE_CHANGED before it. */
-const char *workspace_change(int number);
-#define WORKSPACE_CHANGED "workspace-changed: "
-
 /* As a mount that stands nowhere yet: for move_mount. -1 with errno. */
 int clone_place(int place);
 

@@ -154,7 +154,7 @@ static int open_child_signals(void) {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-void forward(const struct pipes *pipes, int listener, int hold_listener) {
+void forward(const struct pipes *pipes, const struct mode_watch *watch, int listener, int hold_listener) {
   int children = open_child_signals();
   reap();
   fcntl(pipes->to_guest, F_SETFL, O_NONBLOCK);
@@ -174,6 +174,7 @@ void forward(const struct pipes *pipes, int listener, int hold_listener) {
         {.fd = pipes->from_guest, .events = showing || client.fd < 0 ? 0 : POLLIN},
         {.fd = hold.fd, .events = POLLIN},
         {.fd = children, .events = POLLIN},
+        {.fd = watch->listener, .events = POLLIN},
     };
     bool waiting_for_guest = hold.fd >= 0 && !hold.told;
     if (poll(fds, sizeof fds / sizeof fds[0], waiting_for_guest ? 1 : -1) < 0 && errno != EINTR) return;
@@ -182,6 +183,7 @@ void forward(const struct pipes *pipes, int listener, int hold_listener) {
       while (read(children, &info, sizeof info) > 0) continue;
       reap();
     }
+    if (fds[7].revents & POLLIN) answer_mode(watch);
     if (fds[0].revents) accept_client(listener);
     if (fds[1].revents) accept_hold(hold_listener);
     if (sending && fds[3].revents && !write_guest(pipes->to_guest)) return;

@@ -110,8 +110,8 @@ static bool is_told_to_go(void) {
 }
 
 /* Makes the sandbox and lets it run. When it does not, what there is of it is for who started us, or comes after, to end. */
-static bool start(const struct plan *plan, int gate_listener, struct pipes *pipes) {
-  pid_t command = start_sandbox(plan->command, pipes);
+static bool start(const struct plan *plan, int gate_listener, struct pipes *pipes, struct mode_watch *watch) {
+  pid_t command = start_sandbox(plan, pipes, watch);
   int visitor = -1;
   pid_t sandbox = await_gate(gate_listener, command, &visitor);
   close(gate_listener);
@@ -138,9 +138,10 @@ int main(int argc, char **argv) {
   prepare_root(&plan);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) die("subreaper");
   struct pipes pipes;
-  bool runs = start(&plan, gate_listener, &pipes);
+  struct mode_watch watch;
+  bool runs = start(&plan, gate_listener, &pipes, &watch);
   leave_stdio();
-  if (runs) forward(&pipes, listener, hold_listener);
+  if (runs) forward(&pipes, &watch, listener, hold_listener);
   /* The last of the sandbox; if it does not go, who ends the sandbox kills it, and us with it. */
   while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) continue;
   unlink(plan.socket);

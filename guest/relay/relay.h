@@ -12,6 +12,8 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+#include "../workspace/modes.h"
+
 struct plan {
   const char *socket;
   const char *hold_socket;
@@ -43,8 +45,8 @@ void mount_root(const struct plan *plan);
  * link: so the sandbox's own /tmp and the workspace are shown at places of ours, where nobody else can put one.
  */
 void prepare_root(const struct plan *plan);
-/* What it starts has the pipes as its stdio. */
-pid_t start_sandbox(char **command, struct pipes *pipes);
+/* What it starts has the pipes as its stdio. With a workspace the modes that it gives to files are watched. */
+pid_t start_sandbox(const struct plan *plan, struct pipes *pipes, struct mode_watch *watch);
 /* Its exit code, once it has one. */
 int wait_for(pid_t command);
 
@@ -58,8 +60,8 @@ pid_t await_gate(int listener, pid_t command, int *visitor);
 /* Lets it go on; closing the visitor instead sends it back. */
 bool open_gate(int visitor);
 
-/* forward.c: until the guest's end of the pipe is closed. */
-void forward(const struct pipes *pipes, int listener, int hold_listener);
+/* forward.c: until the guest's end of the pipe is closed. A watch without a listener is none. */
+void forward(const struct pipes *pipes, const struct mode_watch *watch, int listener, int hold_listener);
 
 /* main.c */
 int enter_directory_of(const char *path, struct sockaddr_un *address);

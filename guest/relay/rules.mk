@@ -1,6 +1,6 @@
 PROGRAMS += $(BUILD)/coppice-relay
-relay_sources := $(wildcard relay/*.c) place/place.c
+relay_sources := $(wildcard relay/*.c place/*.c workspace/*.c)
 
-$(BUILD)/coppice-relay: $(relay_sources) relay/relay.h place/place.h | $(BUILD)
+$(BUILD)/coppice-relay: $(relay_sources) $(wildcard relay/*.h place/*.h workspace/*.h) | $(BUILD)
 	$(CC) $(CFLAGS) -o $@.new $(relay_sources)
 	mv $@.new $@

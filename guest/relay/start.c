@@ -1,18 +1,22 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/mount.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "../place/place.h"
+#include "../workspace/workspace.h"
 #include "relay.h"
 
 void enter_cgroups(const struct plan *plan) {
@@ -56,22 +60,22 @@ static void make_place(int root, const char *name, enum place_kind kind, mode_t 
   close(place);
 }
 
-static void show_at(int directory, const char *place) {
-  int tree = clone_place(directory);
-  if (tree < 0 || syscall(SYS_move_mount, tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0) die(place);
+static void show_at(int tree, const char *place) {
+  if (syscall(SYS_move_mount, tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0) die(place);
   close(tree);
-  close(directory);
 }
 
 static int find_workspace(const struct plan *plan) {
-  int directory = open_workspace(plan->workspace, plan->workspace_identity);
-  const char *change = directory < 0 ? workspace_change(errno) : NULL;
-  if (change != NULL) {
-    fprintf(stderr, WORKSPACE_CHANGED "%s\n", change);
+  /* What asks for its files on the host is root there. */
+  struct workspace workspace = {.path = plan->workspace, .identity = plan->workspace_identity, .first_id = 0};
+  char trouble[workspace_trouble_limit];
+  int tree = clone_workspace(&workspace, trouble);
+  if (tree < 0 && trouble[0] != '\0') {
+    fprintf(stderr, "%s\n", trouble);
     exit(70);
   }
-  if (directory < 0) die(plan->workspace);
-  return directory;
+  if (tree < 0) die(plan->workspace);
+  return tree;
 }
 
 void prepare_root(const struct plan *plan) {
@@ -81,8 +85,10 @@ void prepare_root(const struct plan *plan) {
   for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) make_place(root, directories[i], place_directory, 0755);
   make_place(root, "run/coppice-agent", place_file, 0755);
   int tmp = open_place(root, "tmp", place_led_to, 01777);
-  if (tmp < 0) die("/tmp of the sandbox");
-  show_at(tmp, plan->tmp);
+  int tree = tmp < 0 ? -1 : clone_place(tmp);
+  if (tree < 0) die("/tmp of the sandbox");
+  show_at(tree, plan->tmp);
+  close(tmp);
   if (plan->workspace != NULL) {
     make_place(root, "workspace", place_directory, 0755);
     show_at(find_workspace(plan), plan->workspace_place);
@@ -90,10 +96,21 @@ void prepare_root(const struct plan *plan) {
   close(root);
 }
 
-static pid_t run_with(char **command, int in, int out) {
+/*
+ * Before runsc is, and so for all of its processes: the one among them that writes files does so as root. Nor may it keep the
+ * set-id bits of a file that it writes to.
+ */
+static void have_modes_watched(int socket) {
+  int listener = prctl(PR_CAPBSET_DROP, CAP_FSETID, 0, 0, 0) < 0 ? -1 : watch_modes();
+  if (listener < 0 || send_listener(socket, listener) < 0) die("watch the modes of files");
+}
+
+static pid_t run_with(const struct plan *plan, int in, int out, int watched) {
+  char **command = plan->command;
   pid_t pid = fork();
   if (pid < 0) die("fork");
   if (pid == 0) {
+    if (plan->workspace != NULL) have_modes_watched(watched);
     /* What it says on stderr goes where our own does: to who started us. */
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0) _exit(126);
     execvp(command[0], command);
@@ -110,15 +127,20 @@ int wait_for(pid_t command) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-pid_t start_sandbox(char **command, struct pipes *pipes) {
-  int in[2], out[2];
+pid_t start_sandbox(const struct plan *plan, struct pipes *pipes, struct mode_watch *watch) {
+  int in[2], out[2], watched[2];
   if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0) die("pipe");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, watched) < 0) die("socket");
   /* Large enough for some frames at once. */
   fcntl(in[1], F_SETPIPE_SZ, 1 << 20);
   fcntl(out[0], F_SETPIPE_SZ, 1 << 20);
-  pid_t pid = run_with(command, in[0], out[1]);
+  pid_t pid = run_with(plan, in[0], out[1], watched[1]);
   close(in[0]);
   close(out[1]);
+  close(watched[1]);
   *pipes = (struct pipes){.to_guest = in[1], .from_guest = out[0]};
+  *watch = (struct mode_watch){.listener = -1, .userns = -1, .proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (plan->workspace != NULL && (watch->listener = receive_listener(watched[0])) < 0) die("watch the modes of files");
+  close(watched[0]);
   return pid;
 }

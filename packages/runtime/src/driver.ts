@@ -19,7 +19,7 @@ export interface MachineSpec {
   /** The sandbox's own disk: holds `upper` and `work`; the root is an overlay of the two over the image. */
   readonly diskDir: string;
   readonly limits: MachineLimits;
-  /** A directory of the host that is mounted at /workspace, with owners as they are on the host's side of the id map. */
+  /** A directory of the host that is mounted at /workspace. Root inside is its owner there; others inside are nobody of the host. */
   readonly workspaceDir?: string;
   /** What that directory must be, as identifyWorkspace told once; another one, or a link on its path, is refused. */
   readonly workspaceIdentity?: string;

@@ -9,6 +9,8 @@ export interface CheckpointRecord {
   readonly mounts: readonly string[];
   /** `close` where a connection left the sandbox: CRIU keeps all of them or none. */
   readonly tcp: 'keep' | 'close';
+  /** Its processes are under the filter that keeps set-id bits out of a workspace; it cannot be put on them later. */
+  readonly watchesModes?: boolean;
 }
 
 const fileName = 'coppice.json';

@@ -9,10 +9,10 @@ import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
-import { workspaceChanged } from '../../machine/workspace-changed.ts';
+import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
 import { AgentStore } from './agent-store.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
-import { findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
+import { type CheckpointRecord, findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
 import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
 import { sharedOptions } from './criu.ts';
@@ -119,8 +119,9 @@ export class ContainerDriver implements Driver {
     );
   }
 
-  restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
+  async restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
     const record = readCheckpointRecord(checkpointDir);
+    if (spec.workspaceDir !== undefined) checkWorkspaceMemory(record);
     return this.#begin(
       spec,
       () => this.#kept(record.agent),
@@ -235,7 +236,8 @@ export class ContainerDriver implements Driver {
     if (existsSync(runDir) || cgroup.directories.some((directory) => existsSync(directory)))
       await this.#clear(spec.id);
     const slot = this.#slots.take();
-    const record: MachineRecord = { driver: 'container', bootId: this.#bootId, slot, agent };
+    const watchesModes = spec.workspaceDir !== undefined;
+    const record: MachineRecord = { driver: 'container', bootId: this.#bootId, slot, agent, watchesModes };
     try {
       mkdirSync(runDir, { recursive: true, mode: 0o700 });
       writeMachineRecord(runDir, record);
@@ -263,7 +265,7 @@ export class ContainerDriver implements Driver {
       const recorded = readMachineRecord(runDir) !== undefined;
       await this.#clear(spec.id);
       if (!recorded) this.#slots.release(slot);
-      throw workspaceChanged(String(error), spec.workspaceDir) ?? startFailure(spec.id, error, log);
+      throw workspaceTrouble(String(error), spec.workspaceDir) ?? startFailure(spec.id, error, log);
     }
   }
 
@@ -275,7 +277,7 @@ export class ContainerDriver implements Driver {
       connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs }),
       this.#launcher.watch(init, ended.resolve),
     ]);
-    const { slot, agent } = readMachineRecord(runDir) ?? {};
+    const { slot, agent, watchesModes = false } = readMachineRecord(runDir) ?? {};
     const machine = new ContainerMachine({
       id,
       init,
@@ -284,6 +286,7 @@ export class ContainerDriver implements Driver {
       launcher: this.#launcher,
       runDir,
       agent: () => this.#kept(agent),
+      watchesModes,
       findCriu: () => this.#usableCriu(),
       cleanUp: async () => {
         await rm(runDir, { recursive: true, force: true });
@@ -375,6 +378,19 @@ export class ContainerDriver implements Driver {
     const file = join(runDir, 'console.log');
     return existsSync(file) ? readFileSync(file, 'utf8').trim().slice(-logTailChars) : '';
   }
+}
+
+/** The mounts and filters of processes are what they were; a workspace can be put back, not added. */
+function checkWorkspaceMemory({ mounts, watchesModes = false }: CheckpointRecord): void {
+  const missing = !mounts.includes('/workspace')
+    ? 'it was kept of a sandbox that had none'
+    : !watchesModes
+      ? 'an earlier version kept it, which let set-id bits through to the host'
+      : undefined;
+  if (missing === undefined) return;
+  throw new CoppiceError('unsupported', `the memory cannot go on with a workspace directory: ${missing}`, {
+    hint: 'Take a snapshot without memory, and use that.',
+  });
 }
 
 function startFailure(id: string, error: unknown, log: string): CoppiceError {

@@ -32,6 +32,7 @@ export interface ContainerParts {
   readonly runDir: string;
   /** Which one it runs; fails where that is not known. */
   readonly agent: () => string;
+  readonly watchesModes: boolean;
   /** Where CRIU is; fails where it cannot be used. */
   readonly findCriu: () => Promise<string>;
   /** Called once, when no process is left: removes what remains of it on the host. */
@@ -138,6 +139,7 @@ export class ContainerMachine implements Machine {
       agent: this.#parts.agent(),
       mounts: mountsFromHost(pid),
       tcp: hasOutsideConnections(pid) ? 'close' : 'keep',
+      watchesModes: this.#parts.watchesModes,
     };
     // What an attempt before it has left would be taken for a part of this one.
     await rm(directory, { recursive: true, force: true });

@@ -11,6 +11,8 @@ export interface MachineRecord {
   readonly slot: number;
   /** Which agent is its PID 1; absent where an earlier version started it. */
   readonly agent?: string;
+  /** It has a workspace, and set-id bits are kept out of it; not so where an earlier version started it. */
+  readonly watchesModes?: boolean;
   /** Absent while it starts. */
   readonly init?: ProcessIdentity;
   /** What bubblewrap left beside it, and which is to be ended. */

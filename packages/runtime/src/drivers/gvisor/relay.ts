@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as afterReads } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
-import { workspaceChanged } from '../../machine/workspace-changed.ts';
+import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
 
 interface RelayWorkspace {
   readonly directory: string;
@@ -117,8 +117,8 @@ export class Relay {
     // What was written to stderr before has arrived, and is read in this turn of the event loop.
     await afterReads();
     const reason = this.#complaint.trim().slice(0, shownStderrChars);
-    const changed = workspaceChanged(reason, this.#workspaceDir);
-    if (changed !== undefined) throw changed;
+    const trouble = workspaceTrouble(reason, this.#workspaceDir);
+    if (trouble !== undefined) throw trouble;
     throw new CoppiceError('internal', `gVisor did not start the sandbox (${heard}): ${reason}`);
   }
 }
