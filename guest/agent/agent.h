@@ -242,6 +242,7 @@ void terminal_signal(struct channel *channel, struct reader *body);
 void file_stat(struct channel *channel, struct reader *body);
 void file_read(struct channel *channel, struct reader *body);
 void file_write(struct channel *channel, struct reader *body);
+void file_write_stretches(struct channel *channel, struct reader *body);
 void file_move(struct channel *channel, struct reader *body);
 void file_mkdir(struct channel *channel, struct reader *body);
 void file_link(struct channel *channel, struct reader *body);

@@ -256,6 +256,7 @@ static operation_function *const operations[] = {
     [OP_SHUTDOWN] = machine_shutdown,
     [OP_LINK] = file_link,
     [OP_ATTRIBUTES] = file_attributes,
+    [OP_WRITE_STRETCHES] = file_write_stretches,
 };
 
 void channel_open(struct connection *c, uint32_t id, uint8_t operation, uint32_t window, struct reader *body) {

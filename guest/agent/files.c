@@ -209,6 +209,11 @@ struct writing {
   uint64_t written;
   /* Zeros at the end that were skipped rather than written: they become a hole. */
   bool sparse_end;
+  /* Of a file in stretches: its size, the head of the next stretch as far as it came, and what is left of the current one. */
+  uint64_t size;
+  uint8_t head[16];
+  size_t head_length;
+  uint64_t left;
 };
 
 static const char *last_part(const char *path) {
@@ -265,12 +270,8 @@ static void writing_data(struct channel *channel, const uint8_t *bytes, size_t l
   channel_grant(channel, whole);
 }
 
-static void writing_end(struct channel *channel) {
-  struct writing *writing = channel->state;
-  if (writing->sparse_end && ftruncate(writing->fd, (off_t)writing->written) < 0) {
-    channel_fail_errno(channel, errno, "cannot write %.1024s", writing->path);
-    return;
-  }
+/* The file gets its name; readers see the old one or this one. */
+static void put_into_place(struct channel *channel, struct writing *writing) {
   if (rename(writing->temporary, writing->path) < 0) {
     channel_fail_errno(channel, errno, "cannot replace %.1024s", writing->path);
     return;
@@ -283,6 +284,68 @@ static void writing_end(struct channel *channel) {
   buffer_free(&reply);
 }
 
+static void writing_end(struct channel *channel) {
+  struct writing *writing = channel->state;
+  if (writing->sparse_end && ftruncate(writing->fd, (off_t)writing->written) < 0) {
+    channel_fail_errno(channel, errno, "cannot write %.1024s", writing->path);
+    return;
+  }
+  put_into_place(channel, writing);
+}
+
+static uint64_t load_u64(const uint8_t *at) { return load_u32(at) | (uint64_t)load_u32(at + 4) << 32; }
+
+/* Whether the next stretch, whose head is whole, lies behind the one before and inside of the file. */
+static bool begin_stretch(struct writing *writing) {
+  uint64_t offset = load_u64(writing->head), length = load_u64(writing->head + 8);
+  off_t position = lseek(writing->fd, 0, SEEK_CUR);
+  if (position < 0 || offset < (uint64_t)position || offset > writing->size || length > writing->size - offset) return false;
+  writing->head_length = 0;
+  writing->left = length;
+  return lseek(writing->fd, (off_t)offset, SEEK_SET) >= 0;
+}
+
+static void stretches_data(struct channel *channel, const uint8_t *bytes, size_t length) {
+  struct writing *writing = channel->state;
+  size_t whole = length;
+  while (length > 0) {
+    if (writing->left == 0) {
+      size_t missing = sizeof writing->head - writing->head_length;
+      size_t part = length < missing ? length : missing;
+      memcpy(writing->head + writing->head_length, bytes, part);
+      writing->head_length += part;
+      bytes += part;
+      length -= part;
+      if (writing->head_length == sizeof writing->head && !begin_stretch(writing)) {
+        channel_fail(channel, "invalid_argument", EINVAL, "the stretches of %.1024s are not in order", writing->path);
+        return;
+      }
+      continue;
+    }
+    ssize_t n = write(writing->fd, bytes, length < writing->left ? length : (size_t)writing->left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      channel_fail_errno(channel, errno, "cannot write %.1024s", writing->path);
+      return;
+    }
+    writing->written += (uint64_t)n;
+    writing->left -= (uint64_t)n;
+    bytes += n;
+    length -= (size_t)n;
+  }
+  channel_grant(channel, whole);
+}
+
+static void stretches_end(struct channel *channel) {
+  struct writing *writing = channel->state;
+  if (writing->left > 0 || writing->head_length > 0)
+    channel_fail(channel, "invalid_argument", EINVAL, "the last stretch of %.1024s is cut off", writing->path);
+  else if (ftruncate(writing->fd, (off_t)writing->size) < 0)
+    channel_fail_errno(channel, errno, "cannot write %.1024s", writing->path);
+  else
+    put_into_place(channel, writing);
+}
+
 static void close_writing(struct channel *channel) {
   struct writing *writing = channel->state;
   if (writing->temporary != NULL) unlink(writing->temporary);
@@ -293,6 +356,7 @@ static void close_writing(struct channel *channel) {
 }
 
 static const struct channel_kind writing_kind = {.on_data = writing_data, .on_end = writing_end, .on_close = close_writing};
+static const struct channel_kind stretches_kind = {.on_data = stretches_data, .on_end = stretches_end, .on_close = close_writing};
 
 static int open_temporary(const char *path, char temporary[PATH_MAX]) {
   uint64_t random = 0;
@@ -306,12 +370,24 @@ static int open_temporary(const char *path, char temporary[PATH_MAX]) {
   return open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-void file_write(struct channel *channel, struct reader *body) {
-  const char *asked = read_string(body);
-  uint32_t mode = read_u32(body);
-  const char *owner = read_string(body);
-  bool parents = read_u8(body) != 0;
-  if (!body_is_whole(channel, body) || !path_is_absolute(channel, asked)) return;
+struct write_request {
+  const char *path;
+  uint32_t mode;
+  const char *owner;
+  bool parents;
+};
+
+static struct write_request read_write_request(struct reader *body) {
+  struct write_request request = {.path = read_string(body)};
+  request.mode = read_u32(body);
+  request.owner = read_string(body);
+  request.parents = read_u8(body) != 0;
+  return request;
+}
+
+static void begin_writing(struct channel *channel, const struct write_request *request, const struct channel_kind *kind, uint64_t size) {
+  const char *asked = request->path, *owner = request->owner;
+  if (!path_is_absolute(channel, asked)) return;
   if (*last_part(asked) == 0) {
     channel_fail(channel, "invalid_argument", EISDIR, "%.1024s names a directory", asked);
     return;
@@ -321,7 +397,7 @@ void file_write(struct channel *channel, struct reader *body) {
   uid_t uid = 0;
   gid_t gid = 0;
   const char *unknown;
-  if (parents && !make_parents(asked)) {
+  if (request->parents && !make_parents(asked)) {
     channel_fail_errno(channel, errno, "cannot make the directories above %.1024s", asked);
     return;
   }
@@ -355,11 +431,27 @@ void file_write(struct channel *channel, struct reader *body) {
     return;
   }
   struct writing *writing = must_alloc(sizeof *writing);
-  *writing = (struct writing){.fd = fd, .path = must_copy(path), .temporary = must_copy(temporary)};
-  channel->kind = &writing_kind;
+  *writing = (struct writing){.fd = fd, .path = must_copy(path), .temporary = must_copy(temporary), .size = size};
+  channel->kind = kind;
   channel->state = writing;
   /* Owner before mode: changing the owner takes set-user-id away. */
   if (((uid != geteuid() || gid != getegid()) && fchown(fd, uid, gid) < 0) ||
-      fchmod(fd, (mode == NO_MODE ? st.st_mode : mode) & 07777) < 0)
+      fchmod(fd, (request->mode == NO_MODE ? st.st_mode : request->mode) & 07777) < 0)
     channel_fail_errno(channel, errno, "cannot set the owner or mode of %.1024s", path);
+}
+
+void file_write(struct channel *channel, struct reader *body) {
+  struct write_request request = read_write_request(body);
+  if (body_is_whole(channel, body)) begin_writing(channel, &request, &writing_kind, 0);
+}
+
+/* A file in stretches of data; what lies between them are holes, however large. */
+void file_write_stretches(struct channel *channel, struct reader *body) {
+  struct write_request request = read_write_request(body);
+  uint64_t size = read_u64(body);
+  if (!body_is_whole(channel, body)) return;
+  if (size > INT64_MAX)
+    channel_fail(channel, "invalid_argument", EINVAL, "the size is too large");
+  else
+    begin_writing(channel, &request, &stretches_kind, size);
 }

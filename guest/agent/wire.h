@@ -58,6 +58,7 @@ enum operation {
   OP_SHUTDOWN = 25,
   OP_LINK = 26,
   OP_ATTRIBUTES = 27,
+  OP_WRITE_STRETCHES = 28,
 };
 
 /* Reads a request. After the first bad field every further read gives zero, and `bad` stays set: check it once at the end. */

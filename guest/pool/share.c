@@ -131,7 +131,7 @@ static int build_index(struct sharing *sharing) {
   if (sharing->index.places == NULL) return -1;
   memset(sharing->index.places, 0xff, places * sizeof *sharing->index.places);
   for (uint64_t page = 0; page < sharing->older.pages; page++) {
-    const unsigned char *bytes = page_at(&sharing->older, page);
+    const unsigned char *bytes = is_cancelled() ? NULL : page_at(&sharing->older, page);
     if (bytes == NULL) return -1;
     uint64_t hash = hash_page(bytes);
     struct place *place = find_place(&sharing->index, hash);
@@ -179,7 +179,7 @@ static int clone_run(struct sharing *sharing, uint64_t newer, uint64_t older, ui
 static int fill_target(struct sharing *sharing) {
   uint64_t page = 0;
   while (page < sharing->newer.pages) {
-    const unsigned char *bytes = page_at(&sharing->newer, page);
+    const unsigned char *bytes = is_cancelled() ? NULL : page_at(&sharing->newer, page);
     if (bytes == NULL) return -1;
     uint32_t older = find_place(&sharing->index, hash_page(bytes))->page;
     int64_t length = older == NOWHERE ? 0 : run_length(sharing, page, older);

@@ -2,6 +2,7 @@
 #include "pool.h"
 
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ enum entry_flag { ENTRY_WHITEOUT = 1, ENTRY_OPAQUE = 2 };
    its extended attributes where it has any. */
 struct entry_record {
   uint32_t mode, uid, gid, flags;
-  uint64_t size, inode;
+  uint64_t size, allocated, inode;
   int64_t mtime_ns, ctime_ns;
   uint32_t links, name_length, target_length;
 } __attribute__((packed));
@@ -55,6 +56,7 @@ static int describe(struct reply *reply, int directory, const char *name) {
       .uid = status.st_uid,
       .gid = status.st_gid,
       .size = (uint64_t)status.st_size,
+      .allocated = (uint64_t)status.st_blocks * 512,
       .inode = status.st_ino,
       .mtime_ns = nanoseconds(status.st_mtim),
       .ctime_ns = nanoseconds(status.st_ctim),
@@ -94,7 +96,7 @@ static int list(struct request *request, struct reply *reply) {
   struct dirent *entry;
   while (result >= 0 && (errno = 0, entry = readdir(stream)) != NULL) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    result = describe(reply, dirfd(stream), entry->d_name);
+    result = is_cancelled() ? -1 : describe(reply, dirfd(stream), entry->d_name);
   }
   if (result >= 0 && errno != 0) result = -1;
   int saved = errno;
@@ -167,6 +169,10 @@ static int same_content(int one, int other, off_t size) {
   int result = buffers == NULL ? -1 : 1;
   off_t offset = 0;
   while (result == 1 && offset < size) {
+    if (is_cancelled()) {
+      result = -1;
+      break;
+    }
     off_t data_one = next_data(one, offset, size), data_other = next_data(other, offset, size);
     offset = data_one < data_other ? data_one : data_other;
     if (offset >= size) break;
@@ -201,6 +207,83 @@ static int compare(struct request *request, struct reply *reply) {
   if (equal < 0) return fail(reply, "compare /%s", request->fields[1].data);
   reply_text(reply, equal ? "equal" : "different");
   return 0;
+}
+
+/* The next stretch of a file that holds data, from an offset on; 1 found, 0 none, -1 error. */
+static int next_extent(int file, off_t from, off_t size, off_t *start, off_t *end) {
+  off_t data = lseek(file, from, SEEK_DATA);
+  if (data < 0) return errno == ENXIO ? 0 : -1;
+  off_t hole = lseek(file, data, SEEK_HOLE);
+  if (hole < 0) return -1;
+  *start = data;
+  *end = hole < size ? hole : size;
+  return *start < *end;
+}
+
+/* ROOT PATH -> where data is in a regular file, in order: offset and length, 8 bytes each, as many pairs to a field as fit */
+static int extents(struct request *request, struct reply *reply) {
+  enum { PAIRS = 512 };
+  uint64_t pairs[2 * PAIRS];
+  size_t count = 0;
+  off_t size, start = 0, end = 0;
+  int file = open_regular(reply, request->fields[0].data, request->fields[1].data, &size);
+  if (file < 0) return -1;
+  int found;
+  while ((found = is_cancelled() ? -1 : next_extent(file, end, size, &start, &end)) > 0) {
+    pairs[2 * count] = htole64((uint64_t)start);
+    pairs[2 * count + 1] = htole64((uint64_t)(end - start));
+    if (++count < PAIRS) continue;
+    reply_bytes(reply, pairs, sizeof pairs);
+    reply_flush(reply);
+    count = 0;
+  }
+  if (count > 0) reply_bytes(reply, pairs, count * 2 * sizeof *pairs);
+  int saved = errno;
+  close(file);
+  errno = saved;
+  return found < 0 ? fail(reply, "find what is in /%s", request->fields[1].data) : 0;
+}
+
+/* By reading and writing, as blocks that are shared would not count against the limit of who gets them. */
+static int copy_bytes(int source, int target, off_t offset, off_t end, char *buffer, size_t room) {
+  while (offset < end) {
+    if (is_cancelled()) return -1;
+    size_t wanted = end - offset < (off_t)room ? (size_t)(end - offset) : room;
+    ssize_t got = read_fully(source, buffer, wanted, offset);
+    if (got < 0) return -1;
+    if (got == 0) break; /* it became shorter */
+    for (ssize_t done = 0; done < got;) {
+      ssize_t put = pwrite(target, buffer + done, (size_t)(got - done), offset + done);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return -1;
+      done += put;
+    }
+    offset += got;
+  }
+  return 0;
+}
+
+/* ROOT PATH DIRECTORY NAME: the content of a regular file becomes a new file, with its holes; owner and mode are not copied. */
+static int copy_content(struct request *request, struct reply *reply) {
+  enum { ROOM = 256 * 1024 };
+  off_t size, start = 0, end = 0;
+  const char *name = request->fields[3].data;
+  int directory = open_directory(reply, request->fields[2].data);
+  if (directory < 0) return -1;
+  int source = open_regular(reply, request->fields[0].data, request->fields[1].data, &size);
+  int target = source < 0 ? -1 : openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  char *buffer = malloc(ROOM);
+  int result = target < 0 || buffer == NULL ? -1 : ftruncate(target, size);
+  while (result == 0 && (result = next_extent(source, end, size, &start, &end)) > 0)
+    result = copy_bytes(source, target, start, end, buffer, ROOM);
+  int saved = errno;
+  free(buffer);
+  if (target >= 0) close(target);
+  if (target >= 0 && result < 0) unlinkat(directory, name, 0);
+  if (source >= 0) close(source);
+  close(directory);
+  errno = saved;
+  return result < 0 && source >= 0 ? fail(reply, "copy /%s", request->fields[1].data) : result;
 }
 
 /* ROOT PATH: an overlay shows nothing here, whatever lies below. Replaces a file or link, not a directory. */
@@ -305,6 +388,8 @@ const struct operation_entry tree_operations[] = {
     {"look", 2, look},
     {"look-if", 2, look_if},
     {"compare", 4, compare},
+    {"extents", 2, extents},
+    {"copy-content", 4, copy_content},
     {"whiteout", 2, whiteout},
     {"set-opaque", 2, set_opaque},
     {"remove", 2, remove_beneath},

@@ -1,8 +1,7 @@
 import { lstat, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { applyMerge, type LayeredTree, planMerge, UpperWriter } from '@coppice/store';
+import { applyMerge, FileContent, type LayeredTree, planMerge, UpperWriter } from '@coppice/store';
 import { skipFor, whyNotMountable } from '@coppice/testkit';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -211,7 +210,15 @@ class Bench {
     const writer = this.#writer(disk);
     const slash = name.indexOf('/');
     if (slash > 0) await writer.makeDirectory(`/${name.slice(0, slash)}`, { ...attributes, mode: 0o755 });
-    await writer.writeFile(`/${name}`, Readable.from([Buffer.from(content)]), attributes);
+    const layerDir = await mkdtemp(join(tmpdir(), 'coppice-property-content-'));
+    try {
+      await writeFile(join(layerDir, 'file'), content);
+      const entry = { sizeBytes: Buffer.byteLength(content), allocatedBytes: 0 };
+      const source = new FileContent(this.engine.server, { layerDir, path: 'file', entry });
+      await writer.writeFile(`/${name}`, source, attributes);
+    } finally {
+      await rm(layerDir, { recursive: true });
+    }
   }
 
   /** Looks by itself, without the code under test: the upper over the image, whiteouts hiding what is below. */

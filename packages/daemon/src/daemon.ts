@@ -26,6 +26,7 @@ import { PortService } from './inside/port-service.ts';
 import { TerminalService } from './inside/terminal-service.ts';
 import { Journal } from './journal/journal.ts';
 import { KeyedLock } from './journal/keyed-lock.ts';
+import { LongWork } from './journal/long-work.ts';
 import { Recovery } from './journal/recovery.ts';
 import { NetworkService } from './network/network-service.ts';
 import { Activity } from './sandboxes/activity.ts';
@@ -125,6 +126,7 @@ export class Daemon {
 
     const journal = new Journal(state, { now, faults: options.faults });
     const locks = new KeyedLock();
+    const work = new LongWork();
     const finder = new SandboxFinder(state);
     const activity = new Activity(now);
     const tokens = new TokenService(state, ids, now);
@@ -142,6 +144,7 @@ export class Daemon {
       state,
       journal,
       locks,
+      work,
       finder,
       machines,
       starter,
@@ -161,6 +164,7 @@ export class Daemon {
     const lifecycle: Lifecycle = new Lifecycle({
       core,
       totalMemoryMb: config.limits.total_memory_mb,
+      undoMerge: (record, intent) => merger.undoOffline(record, intent),
       closeForwards: (id) => ports.closeForwards(id),
       onDestroyed: async (record) => {
         if (record.parentSnapshotId !== null) await snapshots.prune(record.parentSnapshotId);
@@ -204,7 +208,14 @@ export class Daemon {
     });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
     const compare = new CompareService(trees, pool.server);
-    const merger = new MergeService({ core, trees, taker, sizer, snapshots, server: pool.server });
+    const merger: MergeService = new MergeService({
+      core,
+      trees,
+      taker,
+      sizer,
+      snapshots,
+      server: pool.server,
+    });
     const restorer = new RestoreService({ core, lifecycle, taker, sizer, snapshots });
     const forks = new ForkService({ core, creator, taker, sizer, snapshots, names });
     const lineage = new LineageService(state, images);
@@ -284,7 +295,7 @@ export class Daemon {
         destroy: (ref) => lifecycle.destroy(ref),
       },
       snapshots: {
-        create: (ref, input) => snapshots.create(ref, input),
+        create: (ref, input, call) => snapshots.create(ref, input, call),
         list: (ref) => snapshots.list(ref),
         get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
         update: (ref, input) => snapshots.update(ref, input),
@@ -298,7 +309,7 @@ export class Daemon {
       compare: {
         diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),
         diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
-        merge: (into, input) => merger.merge(into, input),
+        merge: (into, input, call) => merger.merge(into, input, call),
         lineage: () => lineage.lineage(),
       },
       exec: new ExecService(guests),
@@ -324,6 +335,7 @@ export class Daemon {
     };
 
     const stop = async (): Promise<void> => {
+      await work.close('close');
       await recovered.catch(() => {});
       await housekeeper.close();
       await ports.close();
@@ -345,6 +357,7 @@ export class Daemon {
         await pool.close();
       },
       purge: async () => {
+        await work.close('destroy');
         await recovered.catch(() => {});
         await housekeeper.close();
         await ports.close();

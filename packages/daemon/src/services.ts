@@ -72,7 +72,11 @@ export interface Services {
     destroy(ref: string): Promise<void>;
   };
   readonly snapshots: {
-    create(ref: string, input: z.output<typeof createSnapshotSchema>): Promise<Snapshot>;
+    create(
+      ref: string,
+      input: z.output<typeof createSnapshotSchema>,
+      options?: CallOptions,
+    ): Promise<Snapshot>;
     list(sandboxRef?: string): Promise<Snapshot[]>;
     /** By id, or `sandbox:name`; with a sandbox given also by its name alone. */
     get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot>;
@@ -107,7 +111,7 @@ export interface Services {
       path: string,
       signal?: AbortSignal,
     ): Promise<z.output<typeof fileDiffSchema>>;
-    merge(into: string, input: z.output<typeof mergeSchema>): Promise<Merged>;
+    merge(into: string, input: z.output<typeof mergeSchema>, options?: CallOptions): Promise<Merged>;
     lineage(): Promise<LineageNode[]>;
   };
   readonly exec: ExecService;

@@ -40,3 +40,15 @@ test('a holder that fails lets the next one in', async () => {
   await expect(lock.exclusive('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
   await expect(lock.exclusive('a', async () => 'yes')).resolves.toBe('yes');
 });
+
+test('who is urgent comes before all that wait, and after who holds it', async () => {
+  const lock = new KeyedLock();
+  const order: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const first = lock.exclusive('a', () => gate.promise);
+  const second = lock.shared('a', async () => void order.push('second'));
+  const urgent = lock.urgent('a', async () => void order.push('urgent'));
+  gate.resolve();
+  await Promise.all([first, second, urgent]);
+  expect(order).toEqual(['urgent', 'second']);
+});

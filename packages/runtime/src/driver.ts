@@ -87,6 +87,8 @@ export interface Driver {
   adopt(spec: MachineSpec): Promise<Machine | undefined>;
   /** Starts a machine from what checkpoint wrote; its disk is a copy of the one snapshotted with it. */
   restore(spec: MachineSpec, checkpointDir: string): Promise<Machine>;
+  /** Ends and cleans whatever runs under that id, also where it cannot be reached; nothing there is fine. */
+  discard(id: string): Promise<void>;
   /** Ends and cleans every sandbox of this home that is not to be kept; returns the ids it removed. */
   sweep(keep: ReadonlySet<string>): Promise<string[]>;
   /**

@@ -10,6 +10,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -101,6 +102,62 @@ describe('writing', () => {
     expect(readFileSync(before, 'utf8')).toBe('old');
     expect(readFileSync(at('file'), 'utf8')).toBe('new');
     closeSync(before);
+  });
+
+  it('makes a file of pieces with holes between them, however large, and refuses pieces that are not in order', async () => {
+    async function* pieces(...list: [number, string][]) {
+      for (const [offsetBytes, text] of list) yield { offsetBytes, bytes: Buffer.from(text) };
+    }
+    const tebibyte = 2 ** 40;
+    writeFileSync(at('file'), 'old');
+    const all = pieces([0, 'begin'], [5, ''], [70_000, 'middle'], [tebibyte - 3, 'end']);
+    expect(await agent.guest.writePieces(at('file'), tebibyte, all, { mode: 0o600 })).toBe(14);
+    const { size, blocks, mode } = statSync(at('file'));
+    expect([size, mode & 0o777, blocks * 512 < 2 ** 20]).toEqual([tebibyte, 0o600, true]);
+    const handle = openSync(at('file'), 'r');
+    const bytes = Buffer.alloc(6);
+    for (const [offset, text] of [
+      [0, 'begin\0'],
+      [70_000, 'middle'],
+      [tebibyte - 6, '\0\0\0end'],
+    ] as const) {
+      readSync(handle, bytes, 0, 6, offset);
+      expect(bytes.toString()).toBe(text);
+    }
+    closeSync(handle);
+    expect(await agent.guest.writePieces(at('empty'), 4096, pieces())).toBe(0);
+    expect(statSync(at('empty')).size).toBe(4096);
+    for (const bad of [
+      pieces([10, 'a'], [9, 'b']),
+      pieces([0, 'abc'], [2, 'd']),
+      pieces([95, 'beyond']),
+      pieces([2 ** 50, 'x']),
+    ])
+      await expect(agent.guest.writePieces(at('bad'), 100, bad)).rejects.toMatchObject({
+        code: 'invalid_argument',
+      });
+    await until('nothing is left of them', () => readdirSync(dir).sort().join() === 'empty,file');
+  });
+
+  it('ends when its caller gives up, also where the agent reads nothing', async () => {
+    const caller = new AbortController();
+    const reason = new Error('given up');
+    async function* endless() {
+      for (;;) yield Buffer.alloc(65_536, 'x');
+    }
+    const writing = agent.guest.until(caller.signal).write(at('file'), endless());
+    writing.catch(() => {});
+    await until('it is under way', () => readdirSync(dir).length === 1);
+    process.kill(agent.pid, 'SIGSTOP');
+    try {
+      caller.abort(reason);
+      await expect(writing).rejects.toBe(reason);
+      await expect(agent.guest.until(caller.signal).stat(at('file'))).rejects.toBe(reason);
+    } finally {
+      process.kill(agent.pid, 'SIGCONT');
+    }
+    await until('nothing is left of it', () => readdirSync(dir).length === 0);
+    expect(await agent.guest.write(at('file'), once('later'))).toBe(5);
   });
 
   it('goes through a link to the file that it names', async () => {

@@ -9,6 +9,11 @@ export interface DiskUsage {
   readonly usedBytes: number;
 }
 
+export interface CopyOptions {
+  /** Where the engine copies, which takes long: gives up, and nothing is left of it. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 export interface DiskStore {
   readonly engine: 'btrfs' | 'reflink' | 'copy';
   diskDir(diskId: string): string;
@@ -17,11 +22,11 @@ export interface DiskStore {
   memoryDir(snapshotId: string): string;
 
   createDisk(diskId: string, sizeBytes: number): Promise<void>;
-  cloneDisk(snapshotId: string, diskId: string, sizeBytes: number): Promise<void>;
+  cloneDisk(snapshotId: string, diskId: string, sizeBytes: number, options?: CopyOptions): Promise<void>;
   /** The disk becomes what the snapshot holds, in one step; the sandbox is stopped or frozen out of it. A crash leaves the old or the new one. */
-  replaceDisk(diskId: string, snapshotId: string, sizeBytes: number): Promise<void>;
+  replaceDisk(diskId: string, snapshotId: string, sizeBytes: number, options?: CopyOptions): Promise<void>;
   /** Immutable from its first instant; the caller froze the sandbox where it runs. */
-  snapshotDisk(diskId: string, snapshotId: string): Promise<void>;
+  snapshotDisk(diskId: string, snapshotId: string, options?: CopyOptions): Promise<void>;
   /** Idempotent, all of them. */
   removeDisk(diskId: string): Promise<void>;
   removeSnapshot(snapshotId: string): Promise<void>;
@@ -31,6 +36,11 @@ export interface DiskStore {
    */
   reviewLimits(): Promise<void>;
 
+  /**
+   * What may still be written to the disk, by its size and by the room of the pool. What it deleted may count until it is
+   * measured, which is done where less than `wantedBytes` seem to be left.
+   */
+  roomBytes(diskId: string, wantedBytes: number): Promise<number>;
   diskUsage(diskId: string): Promise<DiskUsage>;
   snapshotUsage(snapshotId: string): Promise<DiskUsage>;
   /**

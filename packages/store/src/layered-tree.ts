@@ -30,4 +30,7 @@ export interface MergePlan {
   readonly conflicts: readonly MergeConflict[];
   /** Sockets, FIFOs and devices of `theirs`, which are not carried over. */
   readonly skipped: readonly string[];
+  /** What the content of the changes takes on a disk, and that of the conflicts where theirs is preferred. */
+  readonly changedBytes: number;
+  readonly conflictBytes: number;
 }

@@ -196,7 +196,11 @@ describe('merging', () => {
         await mkdir(join(inside, 'n'));
       });
     }
-    expect(await planMerge(server, base, ours, theirs)).toEqual({ changes: [], conflicts: [], skipped: [] });
+    expect(await planMerge(server, base, ours, theirs)).toMatchObject({
+      changes: [],
+      conflicts: [],
+      skipped: [],
+    });
   });
 
   it('calls it a conflict when one side removed a directory that the other wrote in', async () => {
@@ -232,7 +236,7 @@ describe('merging', () => {
     await new Promise<void>((ready) => listener.listen(join(theirs.upperDir, 's'), ready));
     try {
       const plan = await planMerge(server, base, ours, theirs);
-      expect(plan).toEqual({ changes: [], conflicts: [], skipped: ['/s'] });
+      expect(plan).toMatchObject({ changes: [], conflicts: [], skipped: ['/s'] });
     } finally {
       await new Promise((closed) => listener.close(closed));
     }

@@ -257,6 +257,19 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       expect((await shellIn(machine!.guest, 'echo kept')).stdout).toBe('kept\n');
     });
 
+    test('is discarded by its id alone, also by a daemon that never reached it; then it starts anew', async () => {
+      await using bench = await open();
+      const spec = bench.spec();
+      const { pid } = await bench.driver.start(spec);
+      await bench.renewDriver();
+      process.kill(pid, 'SIGSTOP');
+      await bench.driver.discard(spec.id);
+      expect(bench.remains(spec.id)).toEqual([]);
+      await bench.driver.discard(spec.id);
+      const machine = await bench.driver.start(spec);
+      expect((await shellIn(machine.guest, 'echo anew')).stdout).toBe('anew\n');
+    });
+
     test('sees neither the processes, nor the files, nor the network of another', async () => {
       await using bench = await open();
       const [one, other] = [await bench.start(), await bench.start()];

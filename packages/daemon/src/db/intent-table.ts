@@ -25,11 +25,22 @@ export type Intent =
   /** Of no sandbox: it stands under the id of the snapshot that is to be. The image only where the file brings it. */
   | { readonly kind: 'import'; readonly imageDigest: string | null };
 
+export type MergeIntent = Extract<Intent, { kind: 'merge' }>;
+
+/** Snapshots that an intent will still read: nobody may delete them before it is settled. */
+export function snapshotsOf(intent: Intent | undefined): string[] {
+  if (intent?.kind === 'restore') return [intent.snapshotId];
+  if (intent?.kind !== 'merge') return [];
+  const { undoSnapshotId, theirsSnapshotId, baseSnapshotId } = intent;
+  return [undoSnapshotId, theirsSnapshotId, ...(baseSnapshotId === null ? [] : [baseSnapshotId])];
+}
+
 /** A sandbox has one intent at most, as calls on it wait for each other. */
 export class IntentTable {
   readonly #database: SqliteDatabase;
   readonly #set: Statement<[string, string, string]>;
   readonly #clear: Statement<[string]>;
+  readonly #of: Statement<[string], { kind: string; data: string }>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
@@ -38,6 +49,7 @@ export class IntentTable {
        ON CONFLICT (sandbox_id) DO UPDATE SET kind = excluded.kind, data = excluded.data`,
     );
     this.#clear = database.prepare('DELETE FROM intents WHERE sandbox_id = ?');
+    this.#of = database.prepare('SELECT kind, data FROM intents WHERE sandbox_id = ?');
   }
 
   set(sandboxId: string, intent: Intent): void {
@@ -49,12 +61,20 @@ export class IntentTable {
     this.#clear.run(sandboxId);
   }
 
+  of(sandboxId: string): Intent | undefined {
+    const row = this.#of.get(sandboxId);
+    return row === undefined ? undefined : read(row);
+  }
+
   all(): { sandboxId: string; intent: Intent }[] {
     return this.#database
       .prepare<[], { sandboxId: string; kind: string; data: string }>(
         'SELECT sandbox_id AS sandboxId, kind, data FROM intents',
       )
       .all()
-      .map(({ sandboxId, kind, data }) => ({ sandboxId, intent: { kind, ...JSON.parse(data) } as Intent }));
+      .map(({ sandboxId, ...row }) => ({ sandboxId, intent: read(row) }));
   }
 }
+
+const read = ({ kind, data }: { readonly kind: string; readonly data: string }): Intent =>
+  ({ kind, ...JSON.parse(data) }) as Intent;

@@ -85,7 +85,7 @@ export const createHandlers = (services: Services): Handlers => ({
   }),
   uploadArchive: ({ params, query, upload }) => services.files.unpack(params.sandbox, query.path, upload),
 
-  createSnapshot: ({ params, body }) => services.snapshots.create(params.sandbox, body),
+  createSnapshot: ({ params, body, signal }) => services.snapshots.create(params.sandbox, body, { signal }),
   listSandboxSnapshots: ({ params }) => items(services.snapshots.list(params.sandbox)),
   listSnapshots: () => items(services.snapshots.list()),
   getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
@@ -103,7 +103,7 @@ export const createHandlers = (services: Services): Handlers => ({
     services.snapshots.forkSandbox(params.sandbox, body, optionsOf(call)),
   diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query.limit, signal),
   diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
-  merge: ({ params, body }) => services.compare.merge(params.sandbox, body),
+  merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   lineage: async () => ({ nodes: await services.compare.lineage() }),
 
   setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Event } from '@coppice/protocol';
+import { CoppiceError, type Event } from '@coppice/protocol';
 import type { Intent } from '../db/intent-table.ts';
 import type { State } from '../db/state.ts';
 import type { HoldPoint, KillPoint } from './kill-points.ts';
@@ -32,6 +32,7 @@ export class Journal {
 
   begin(sandboxId: string, intent: Intent, also: (emit: Emit) => void = () => {}): void {
     this.commit((emit) => {
+      this.#assertSettled(sandboxId, intent);
       this.#state.intents.set(sandboxId, intent);
       also(emit);
     });
@@ -62,12 +63,25 @@ export class Journal {
     return () => this.#listeners.delete(listener);
   }
 
+  /** One that a call had to leave behind is settled by who made it leave, or by the next daemon: nobody else may forget it. */
+  #assertSettled(sandboxId: string, next: Intent): void {
+    const left = this.#state.intents.of(sandboxId);
+    if (left === undefined || left.kind === next.kind || next.kind === 'destroy') return;
+    throw new CoppiceError(
+      'unavailable',
+      `a ${left.kind} of the sandbox was given up and is still to be settled`,
+    );
+  }
+
   step(point: KillPoint): void {
     if (this.#isAsked(point)) process.kill(process.pid, 'SIGKILL');
   }
 
-  async hold(point: HoldPoint): Promise<void> {
-    while (this.#isAsked(`hold ${point}`)) await sleep(holdPollMs);
+  async hold(point: HoldPoint, signal?: AbortSignal): Promise<void> {
+    while (this.#isAsked(`hold ${point}`)) {
+      signal?.throwIfAborted();
+      await sleep(holdPollMs);
+    }
   }
 
   #isAsked(line: string): boolean {

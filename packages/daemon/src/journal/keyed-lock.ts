@@ -8,13 +8,15 @@ class Gate {
   #held = false;
   readonly #waiting: Waiter[] = [];
 
-  enter(exclusive: boolean): Promise<void> {
-    if (this.#waiting.length === 0 && this.#admits(exclusive)) {
+  enter(exclusive: boolean, urgent: boolean): Promise<void> {
+    if ((urgent || this.#waiting.length === 0) && this.#admits(exclusive)) {
       this.#count(exclusive);
       return Promise.resolve();
     }
     return new Promise((resolve) => {
-      this.#waiting.push({ exclusive, enter: resolve });
+      const waiter = { exclusive, enter: resolve };
+      if (urgent) this.#waiting.unshift(waiter);
+      else this.#waiting.push(waiter);
     });
   }
 
@@ -42,27 +44,36 @@ class Gate {
   }
 }
 
-/** One lock per sandbox and per snapshot, first come first served; there is no lock on all of them. */
+/** One lock per sandbox and per snapshot, first come first served but for what is urgent; there is no lock on all of them. */
 export class KeyedLock {
   readonly #gates = new Map<string, Gate>();
 
   exclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
-    return this.#hold(key, true, work);
+    return this.#hold(key, { exclusive: true }, work);
+  }
+
+  /** Before all that wait: what is under way was told to leave for this, and nobody may see what it left. */
+  urgent<T>(key: string, work: () => Promise<T>): Promise<T> {
+    return this.#hold(key, { exclusive: true, urgent: true }, work);
   }
 
   /** Several at once, and no exclusive holder meanwhile. */
   shared<T>(key: string, work: () => Promise<T>): Promise<T> {
-    return this.#hold(key, false, work);
+    return this.#hold(key, { exclusive: false }, work);
   }
 
   isHeld(key: string): boolean {
     return this.#gates.has(key);
   }
 
-  async #hold<T>(key: string, exclusive: boolean, work: () => Promise<T>): Promise<T> {
+  async #hold<T>(
+    key: string,
+    { exclusive, urgent = false }: { exclusive: boolean; urgent?: boolean },
+    work: () => Promise<T>,
+  ): Promise<T> {
     const gate = this.#gates.get(key) ?? new Gate();
     this.#gates.set(key, gate);
-    await gate.enter(exclusive);
+    await gate.enter(exclusive, urgent);
     try {
       return await work();
     } finally {

@@ -57,4 +57,4 @@ export const killPoints = [
 export type KillPoint = (typeof killPoints)[number];
 
 /** Where the tests can make the daemon wait, to see what comes meanwhile. */
-export type HoldPoint = 'recovery.sweeping' | 'snapshot.thawed';
+export type HoldPoint = 'merge.applying' | 'recovery.sweeping' | 'snapshot.thawed';

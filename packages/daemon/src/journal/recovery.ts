@@ -1,5 +1,5 @@
 import type { Machine } from '@coppice/runtime';
-import type { Intent } from '../db/intent-table.ts';
+import { type Intent, type MergeIntent, snapshotsOf } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { Core } from '../sandboxes/core.ts';
 import { type Lifecycle, pauseId } from '../sandboxes/lifecycle.ts';
@@ -9,6 +9,7 @@ import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
 import { identifyWorkspace } from '../sandboxes/workspace-check.ts';
 import type { RestoreService } from '../snapshots/restore-service.ts';
 import type { MergeService } from '../trees/merge-service.ts';
+import { allEndings } from './long-work.ts';
 
 export interface RecoveryParts {
   readonly core: Core;
@@ -27,14 +28,6 @@ type FoundTrees = Awaited<ReturnType<Core['disks']['list']>>;
 
 /** These may have a machine that goes on; of every other intent the machine ends. */
 const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
-
-/** Snapshots that an intent will still read: nobody may delete them before it is settled. */
-function readBy(intent: Intent | undefined): string[] {
-  if (intent?.kind === 'restore') return [intent.snapshotId];
-  if (intent?.kind !== 'merge') return [];
-  const { undoSnapshotId, theirsSnapshotId, baseSnapshotId } = intent;
-  return [undoSnapshotId, theirsSnapshotId, ...(baseSnapshotId === null ? [] : [baseSnapshotId])];
-}
 
 /** Like Promise.all, but when it fails nothing of it runs on: what is made afterwards must not be swept. */
 async function allDone<T>(work: readonly Promise<T>[]): Promise<T[]> {
@@ -61,7 +54,7 @@ export class Recovery {
   /**
    * Takes the lock of each sandbox concerned before it returns, so that calls that come in meanwhile wait for just that
    * sandbox. `swept` settles when nothing unknown is left, or only what could not be removed, and new sandboxes may be made;
-   * `settled` when all is done.
+   * `settled` when all is done but the merges, which take as long as what they bring: nobody else waits for these.
    */
   async begin(): Promise<{ readonly swept: Promise<void>; readonly settled: Promise<void> }> {
     const { state, locks, machines, disks, log } = this.#core;
@@ -109,6 +102,10 @@ export class Recovery {
         );
       const work = async () => {
         try {
+          if (intent?.kind === 'merge') {
+            await this.#settleMerge(record, intent);
+            return;
+          }
           const machine = keep.has(record.id) ? await this.#adopt(record) : undefined;
           if (intent === undefined) await this.#keepRunning(record, machine, arrived);
           else await this.#settle(record, intent, machine, cleared, arrived);
@@ -119,10 +116,11 @@ export class Recovery {
           arrived();
         }
       };
-      return locks.exclusive(
+      const done = locks.exclusive(
         record.id,
-        readBy(intent).reduce((inner, snapshotId) => () => locks.shared(snapshotId, inner), work),
+        snapshotsOf(intent).reduce((inner, snapshotId) => () => locks.shared(snapshotId, inner), work),
       );
+      return intent?.kind === 'merge' ? undefined : done;
     });
     return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
   }
@@ -179,7 +177,7 @@ export class Recovery {
     arrived: () => void,
   ): Promise<void> {
     const { journal, state, starter } = this.#core;
-    const { lifecycle, creator, restorer, merger, pauser } = this.#parts;
+    const { lifecycle, creator, restorer, pauser } = this.#parts;
     const { id } = record;
     switch (intent.kind) {
       case 'create':
@@ -227,11 +225,6 @@ export class Recovery {
         await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent);
         return;
       }
-      case 'merge':
-        if (record.state === 'running' && machine === undefined)
-          lifecycle.fail(record, 'it ended in the middle of a merge while no daemon was there to see it');
-        await merger.redo(record, intent);
-        return;
       case 'pause':
         if (intent.checkpointed) {
           const keep = (await this.#hasPauseMemory(id)) ? 'memory' : 'disk';
@@ -242,10 +235,30 @@ export class Recovery {
           else journal.finish(id, () => {});
         }
         return;
+      case 'merge':
       case 'import':
-        // Of no sandbox, so it never comes here.
+        // The one is settled by itself; the other is of no sandbox, so it never comes here.
         return;
     }
+  }
+
+  /** Somebody may want the sandbox stopped or gone before its merge is settled. */
+  async #settleMerge(record: SandboxRecord, intent: MergeIntent): Promise<void> {
+    const { lifecycle, merger } = this.#parts;
+    const { journal, work, log, starter } = this.#core;
+    await work.run({ sandboxId: record.id, endsFor: allEndings }, async (signal) => {
+      let machine: Machine | undefined;
+      try {
+        machine = await this.#adopt(record);
+      } catch (error) {
+        // Its disk is written next, and nobody may use it meanwhile.
+        log.error({ err: error, sandbox: record.id }, 'a sandbox that was being merged into does not answer');
+        await starter.driver(record.driver).discard(record.id);
+      }
+      if (record.state === 'running' && machine === undefined)
+        journal.commit(lifecycle.failing(record, 'it ended in the middle of a merge, or does not answer'));
+      await merger.redo(record, intent, signal);
+    });
   }
 
   async #hasPauseMemory(id: string): Promise<boolean> {

@@ -5,6 +5,7 @@ import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { LongWork } from '../journal/long-work.ts';
 import type { TokenService } from '../tokens/token-service.ts';
 import type { Activity } from './activity.ts';
 import type { MachineStarter } from './machine-starter.ts';
@@ -16,6 +17,7 @@ export interface Core {
   readonly state: State;
   readonly journal: Journal;
   readonly locks: KeyedLock;
+  readonly work: LongWork;
   readonly finder: SandboxFinder;
   readonly machines: Machines;
   readonly starter: MachineStarter;

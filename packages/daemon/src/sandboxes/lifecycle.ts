@@ -1,6 +1,9 @@
 import { CoppiceError, type Sandbox } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
+import type { MergeIntent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { Emit } from '../journal/journal.ts';
+import type { Ending } from '../journal/long-work.ts';
 import type { Core } from './core.ts';
 import { assertMemory } from './sandbox-creator.ts';
 import { sandboxView } from './views.ts';
@@ -8,6 +11,8 @@ import { sandboxView } from './views.ts';
 export interface LifecycleParts {
   readonly core: Core;
   readonly totalMemoryMb: number | null;
+  /** Takes back a merge that was given up, on the disk of a sandbox whose machine has ended. */
+  readonly undoMerge: (record: SandboxRecord, intent: MergeIntent) => Promise<void>;
   /** Closes what listens for a sandbox that goes. */
   readonly closeForwards: (sandboxId: string) => Promise<void>;
   /** Told when a sandbox is gone that had grown from a snapshot. */
@@ -33,6 +38,7 @@ export class Lifecycle {
       if (record.state === 'running') return this.#view(id);
       if (record.state !== 'stopped' && record.state !== 'failed') throw wrongState(record, 'started');
       this.assertRoom(record);
+      await this.endMachine(record, 0);
       journal.begin(id, { kind: 'start' });
       try {
         journal.step('start.recorded');
@@ -74,16 +80,17 @@ export class Lifecycle {
   }
 
   async stop(ref: string, graceS: number): Promise<Sandbox> {
-    const { finder, locks, journal, state } = this.#core;
+    const { finder, journal, state } = this.#core;
     const { id } = finder.get(ref);
-    return locks.exclusive(id, async () => {
+    return this.#next(id, 'stop', async () => {
       const record = finder.get(id);
       if (record.state === 'stopped') return this.#view(id);
       if (record.state !== 'running' && record.state !== 'paused' && record.state !== 'failed')
         throw wrongState(record, 'stopped');
+      await this.#endMerge(record, graceS * 1000);
       journal.begin(id, { kind: 'stop' });
       journal.step('stop.recorded');
-      await this.endMachine(id, graceS * 1000);
+      await this.endMachine(record, graceS * 1000);
       await this.dropPause(id);
       journal.step('stop.machine-stopped');
       journal.finish(id, (emit) => {
@@ -95,10 +102,24 @@ export class Lifecycle {
     });
   }
 
+  /** Comes right after what has to leave for it, as that may leave something that nobody else may see. */
+  #next<T>(id: string, ending: Ending, work: () => Promise<T>): Promise<T> {
+    const { locks, work: longWork } = this.#core;
+    return longWork.end(id, ending) ? locks.urgent(id, work) : locks.exclusive(id, work);
+  }
+
+  /** One that had to be given up: without the machine, which might never answer, its files can be put back. */
+  async #endMerge(record: SandboxRecord, graceMs: number): Promise<void> {
+    const intent = this.#core.state.intents.of(record.id);
+    if (intent?.kind !== 'merge') return;
+    await this.endMachine(record, graceMs);
+    await this.#parts.undoMerge(record, intent);
+  }
+
   async destroy(ref: string): Promise<void> {
-    const { finder, locks } = this.#core;
+    const { finder } = this.#core;
     const { id } = finder.get(ref);
-    await locks.exclusive(id, () => this.destroyLocked(finder.get(id)));
+    await this.#next(id, 'destroy', () => this.destroyLocked(finder.get(id)));
   }
 
   /** Also recovery's way to finish what a dead daemon began, so every step may have happened already. */
@@ -108,7 +129,7 @@ export class Lifecycle {
     journal.begin(id, { kind: 'destroy' }, () => state.sandboxes.update(id, { state: 'destroying' }));
     journal.step('destroy.recorded');
     await this.#parts.closeForwards(id);
-    await this.endMachine(id, 0);
+    await this.endMachine(record, 0);
     journal.step('destroy.machine-stopped');
     await network.release(id);
     journal.step('destroy.network-released');
@@ -128,8 +149,12 @@ export class Lifecycle {
   }
 
   /** Ends the machine if there is one, and takes its link away; the address stays the sandbox's own. */
-  async endMachine(id: string, graceMs: number): Promise<void> {
-    await this.#core.machines.take(id)?.stop(graceMs);
+  async endMachine({ id, state, driver }: SandboxRecord, graceMs: number): Promise<void> {
+    const { machines, starter } = this.#core;
+    const machine = machines.take(id);
+    if (machine !== undefined) await machine.stop(graceMs);
+    // Of one that failed something may still run that could not be reached.
+    else if (state === 'failed') await starter.driver(driver).discard(id);
   }
 
   /** What a pause had kept. */
@@ -156,11 +181,16 @@ export class Lifecycle {
   }
 
   fail(record: SandboxRecord, failure: string): void {
-    const { journal, state } = this.#core;
-    journal.finish(record.id, (emit) => {
+    this.#core.journal.finish(record.id, this.failing(record, failure));
+  }
+
+  /** For a transaction that is about more. */
+  failing(record: SandboxRecord, failure: string): (emit: Emit) => void {
+    const { state } = this.#core;
+    return (emit) => {
       state.sandboxes.update(record.id, { state: 'failed', failure, startedAtMs: null });
       emit('sandbox.failed', record.id, { name: record.name, reason: failure });
-    });
+    };
   }
 
   #view(id: string): Sandbox {

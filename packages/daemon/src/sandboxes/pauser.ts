@@ -69,7 +69,7 @@ export class Pauser {
   async finishPause(record: SandboxRecord, keep: 'memory' | 'disk'): Promise<void> {
     const { journal, state, disks } = this.#core;
     const { id } = record;
-    await this.#lifecycle.endMachine(id, keep === 'disk' ? 5000 : 0);
+    await this.#lifecycle.endMachine(record, keep === 'disk' ? 5000 : 0);
     // What ran on between the checkpoint and the end is taken back: disk and memory are of one instant.
     if (keep === 'memory') await disks.replaceDisk(id, pauseId(id), diskBytes(record));
     journal.step('pause.machine-stopped');

@@ -8,6 +8,7 @@ import {
 import type { z } from 'zod';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import { endingsOfCopy } from '../journal/long-work.ts';
 import type { Core } from '../sandboxes/core.ts';
 import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
 import { hostnameOf, type SandboxNames } from '../sandboxes/sandbox-names.ts';
@@ -69,13 +70,17 @@ export class ForkService {
         );
       return this.#grow(core.finder.snapshot(input.snapshot, source.id).id, names, input, options);
     }
-    const snapshot = await core.locks.exclusive(source.id, () =>
-      taker.take(core.finder.get(source.id), {
-        note: `taken to fork ${source.name}`,
-        tags: ['fork'],
-        memory: input.memory,
-        automatic: true,
-      }),
+    const request = {
+      note: `taken to fork ${source.name}`,
+      tags: ['fork'],
+      memory: input.memory,
+      automatic: true,
+    };
+    const { id: sandboxId } = source;
+    const snapshot = await core.work.run(
+      { sandboxId, caller: options.signal, endsFor: endingsOfCopy(core.disks) },
+      (signal) =>
+        core.locks.exclusive(sandboxId, () => taker.take(core.finder.get(sandboxId), request, signal)),
     );
     sizer.add(snapshot.id);
     try {

@@ -109,7 +109,7 @@ export class RestoreService {
     const { id } = record;
     const withMemory = snapshot.memoryBytes !== null;
     const undo = { undo_snapshot_id: intent.undoSnapshotId };
-    await this.#lifecycle.endMachine(id, 0);
+    await this.#lifecycle.endMachine(record, 0);
     journal.step('restore.machine-stopped');
     try {
       await disks.replaceDisk(id, snapshot.id, diskBytes(record));

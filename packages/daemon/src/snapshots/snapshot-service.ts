@@ -5,9 +5,12 @@ import {
   type updateSnapshotSchema,
 } from '@coppice/protocol';
 import type { z } from 'zod';
+import { snapshotsOf } from '../db/intent-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import { endingsOfCopy } from '../journal/long-work.ts';
 import type { Core } from '../sandboxes/core.ts';
 import { snapshotView } from '../sandboxes/views.ts';
+import type { CallOptions } from '../services.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
 import { isUndo, undoTag } from './undo-snapshot.ts';
@@ -31,10 +34,16 @@ export class SnapshotService {
     this.#undosKept = undosKept;
   }
 
-  async create(ref: string, input: z.output<typeof createSnapshotSchema>): Promise<Snapshot> {
-    const { finder, locks, activity } = this.#core;
+  async create(
+    ref: string,
+    input: z.output<typeof createSnapshotSchema>,
+    { signal: caller }: CallOptions = {},
+  ): Promise<Snapshot> {
+    const { finder, locks, activity, work, disks } = this.#core;
     const { id } = finder.get(ref);
-    const record = await locks.exclusive(id, () => this.#taker.take(finder.get(id), input));
+    const record = await work.run({ sandboxId: id, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
+      locks.exclusive(id, () => this.#taker.take(finder.get(id), input, signal)),
+    );
     activity.touch(id);
     this.#sizer.add(record.id);
     return snapshotView(record);
@@ -158,7 +167,15 @@ export class SnapshotService {
   }
 
   #holdings(snapshotId: string): Holding[] {
-    return [...this.#held.values()].filter(({ id }) => id === snapshotId).map(({ how }) => how);
+    const held = [...this.#held.values()].filter(({ id }) => id === snapshotId).map(({ how }) => how);
+    return this.#isToBeMerged(snapshotId) ? [...held, 'merged'] : held;
+  }
+
+  /** A merge that was begun is to be settled with it. */
+  #isToBeMerged(snapshotId: string): boolean {
+    return this.#core.state.intents
+      .all()
+      .some(({ intent }) => intent.kind === 'merge' && snapshotsOf(intent).includes(snapshotId));
   }
 
   #assertNotHeld(snapshotId: string): void {

@@ -29,7 +29,7 @@ export class SnapshotTaker {
     this.#core = core;
   }
 
-  async take(record: SandboxRecord, request: SnapshotRequest): Promise<SnapshotRecord> {
+  async take(record: SandboxRecord, request: SnapshotRequest, signal?: AbortSignal): Promise<SnapshotRecord> {
     const { journal, state, disks, ids } = this.#core;
     if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
     const id = request.id ?? ids.next('snapshot');
@@ -37,12 +37,13 @@ export class SnapshotTaker {
     this.assertNameFree(record.id, record.name, name);
     const machine = this.#core.machines.get(record.id);
     if (request.memory) await this.#assertKeepsMemory(record, machine);
+    signal?.throwIfAborted();
     journal.begin(record.id, { kind: 'snapshot', snapshotId: id });
     journal.step('snapshot.recorded');
     try {
       const kept = request.memory
         ? await this.#withMemory(record, machine!, id)
-        : { ...withoutMemory, pauseMs: await this.#filesOnly(record.id, machine, id) };
+        : { ...withoutMemory, pauseMs: await this.#filesOnly(record.id, machine, id, signal) };
       const snapshot = this.describe(record, id, { ...request, name }, kept);
       journal.finish(record.id, (emit) => {
         state.snapshots.insert(snapshot);
@@ -95,33 +96,38 @@ export class SnapshotTaker {
   }
 
   /** The files alone, under an id that no table has yet. */
-  async copy(sandboxId: string, id: string): Promise<void> {
-    await this.#filesOnly(sandboxId, this.#core.machines.get(sandboxId), id);
+  async copy(sandboxId: string, id: string, signal?: AbortSignal): Promise<void> {
+    await this.#filesOnly(sandboxId, this.#core.machines.get(sandboxId), id, signal);
   }
 
   /**
    * A copy for the moment, to compare or merge with. In no table: if the daemon dies, recovery removes it as what belongs to nobody.
    * The pool's own copy is of one instant without a freeze; the other engines need one.
    */
-  async takeTemporary(sandboxId: string): Promise<string> {
+  async takeTemporary(sandboxId: string, signal?: AbortSignal): Promise<string> {
     const { disks, ids } = this.#core;
     const id = `tmp-${ids.next('snapshot')}`;
     if (disks.engine === 'btrfs') await disks.snapshotDisk(sandboxId, id);
-    else await this.copy(sandboxId, id);
+    else await this.copy(sandboxId, id, signal);
     return id;
   }
 
-  async #filesOnly(sandboxId: string, machine: Machine | undefined, id: string): Promise<number | null> {
+  async #filesOnly(
+    sandboxId: string,
+    machine: Machine | undefined,
+    id: string,
+    signal: AbortSignal | undefined,
+  ): Promise<number | null> {
     const { disks, journal } = this.#core;
     if (machine === undefined) {
-      await disks.snapshotDisk(sandboxId, id);
+      await disks.snapshotDisk(sandboxId, id, { signal });
       return null;
     }
     const beganMs = performance.now();
     await machine.freeze();
     try {
       journal.step('snapshot.frozen');
-      await disks.snapshotDisk(sandboxId, id);
+      await disks.snapshotDisk(sandboxId, id, { signal });
       journal.step('snapshot.taken');
     } finally {
       await machine.thaw();

@@ -28,12 +28,13 @@ export class CompareService {
   }
 
   async diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff> {
-    return this.#trees.withBoth(from, to, async (before, after) => {
+    return this.#trees.withBoth(from, to, signal, async (before, after) => {
       assertSameImage(before, after);
       const changes: Change[] = [];
       const summary = { added: 0, removed: 0, modified: 0, mode: 0 };
       const options = signal === undefined ? {} : { signal };
-      for await (const change of diffTrees(this.#server, before.tree, after.tree, options)) {
+      const server = this.#server.until(signal);
+      for await (const change of diffTrees(server, before.tree, after.tree, options)) {
         summary[change.change] += 1;
         if (changes.length < limit) changes.push(changeView(change));
       }
@@ -48,9 +49,9 @@ export class CompareService {
     path: string,
     signal?: AbortSignal,
   ): Promise<z.output<typeof fileDiffSchema>> {
-    return this.#trees.withBoth(from, to, async (before, after) => {
+    return this.#trees.withBoth(from, to, signal, async (before, after) => {
       assertSameImage(before, after);
-      const tools = { server: this.#server, differ: this.#differ };
+      const tools = { server: this.#server.until(signal), differ: this.#differ };
       const options = signal === undefined ? {} : { signal };
       const { result, text } = await unifiedDiff(tools, before.tree, after.tree, path, options);
       return { path, binary: result === 'binary', unified: text, truncated: result === 'too_large' };

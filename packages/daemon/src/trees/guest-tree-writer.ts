@@ -1,8 +1,7 @@
 import { basename, dirname } from 'node:path/posix';
-import type { Readable } from 'node:stream';
 import { CoppiceError } from '@coppice/protocol';
 import type { FileKind, Guest } from '@coppice/runtime';
-import type { NodeAttributes, TreeWriter } from '@coppice/store';
+import type { FileContent, FilePiece, NodeAttributes, TreeWriter } from '@coppice/store';
 import { type TarEntry, tarOf } from './tar-entry.ts';
 
 const ownerOf = ({ uid, gid }: NodeAttributes): string => `${uid}:${gid}`;
@@ -12,18 +11,22 @@ const permissions = ({ mode }: NodeAttributes): number => mode & 0o7777;
 export class GuestTreeWriter implements TreeWriter {
   readonly #guest: Guest;
   /** Told after each change. */
-  readonly #onWritten: () => void;
+  readonly #onWritten: () => Promise<void>;
 
-  constructor(guest: Guest, onWritten: () => void) {
+  constructor(guest: Guest, onWritten: () => Promise<void>) {
     this.#guest = guest;
     this.#onWritten = onWritten;
   }
 
-  async writeFile(path: string, content: Readable, attributes: NodeAttributes): Promise<void> {
+  async writeFile(path: string, content: FileContent, attributes: NodeAttributes): Promise<void> {
     const there = await this.#kindOf(path);
     if (there !== undefined && there !== 'file') await this.#guest.remove(path, { recursive: true });
     const options = { mode: permissions(attributes), owner: ownerOf(attributes), createParents: false };
-    await this.#guest.write(path, content, options);
+    const extents = await content.extents();
+    const pieces = content.pieces(extents);
+    const heldBytes = extents.reduce((sum, { lengthBytes }) => sum + lengthBytes, 0);
+    if (heldBytes === content.sizeBytes) await this.#guest.write(path, bytesOf(pieces), options);
+    else await this.#guest.writePieces(path, content.sizeBytes, pieces, options);
     await this.setAttributes(path, attributes);
   }
 
@@ -43,18 +46,18 @@ export class GuestTreeWriter implements TreeWriter {
 
   async remove(path: string): Promise<void> {
     await this.#guest.remove(path, { recursive: true }).catch(ignoreAbsent);
-    this.#onWritten();
+    await this.#onWritten();
   }
 
   async makeLink(path: string, existing: string): Promise<void> {
     if ((await this.#kindOf(path)) === 'directory') await this.#guest.remove(path, { recursive: true });
     await this.#guest.link(existing, path);
-    this.#onWritten();
+    await this.#onWritten();
   }
 
   async setAttributes(path: string, attributes: NodeAttributes): Promise<void> {
     await this.#guest.setAttributes(path, { ...attributes, mode: permissions(attributes) });
-    this.#onWritten();
+    await this.#onWritten();
   }
 
   async #unpack(path: string, entry: Omit<TarEntry, 'name'>): Promise<void> {
@@ -65,6 +68,10 @@ export class GuestTreeWriter implements TreeWriter {
   async #kindOf(path: string): Promise<FileKind | undefined> {
     return (await this.#guest.stat(path).catch(ignoreAbsent))?.kind;
   }
+}
+
+async function* bytesOf(pieces: AsyncIterable<FilePiece>): AsyncIterable<Buffer> {
+  for await (const { bytes } of pieces) yield bytes;
 }
 
 async function* once(data: Buffer): AsyncIterable<Buffer> {

@@ -10,10 +10,12 @@ import {
   UpperWriter,
 } from '@coppice/store';
 import type { z } from 'zod';
-import type { Intent } from '../db/intent-table.ts';
+import type { MergeIntent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
+import { allEndings, type Ending, WorkEnded } from '../journal/long-work.ts';
 import type { Core } from '../sandboxes/core.ts';
 import { wrongState } from '../sandboxes/lifecycle.ts';
+import type { CallOptions } from '../services.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
 import type { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
@@ -24,7 +26,10 @@ import { ancestorsOf, commonAncestor } from './history.ts';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
 
 type MergeInput = z.output<typeof mergeSchema>;
-type MergeIntent = Extract<Intent, { kind: 'merge' }>;
+
+/** The kernel takes 4,095 bytes, and the agent writes beside its target first. */
+const longestGuestPath = 4_000;
+const takeBackMs = 300_000;
 
 export interface MergeServiceParts {
   readonly core: Core;
@@ -48,22 +53,39 @@ export class MergeService {
     this.#parts = parts;
   }
 
-  async merge(intoRef: string, input: MergeInput): Promise<Merged> {
-    const { finder, locks, disks, journal, ids } = this.#core;
-    const { trees, snapshots } = this.#parts;
+  async merge(intoRef: string, input: MergeInput, { signal: caller }: CallOptions = {}): Promise<Merged> {
+    const { finder, activity, work } = this.#core;
     const into = finder.get(intoRef);
     const from = finder.get(input.from);
     if (into.id === from.id)
       throw new CoppiceError('invalid_argument', `sandbox ${into.name} cannot be merged into itself`);
     assertSameImage(from, into);
-    const theirsId = input.dry_run ? await trees.copyNow(from.id) : ids.next('snapshot');
+    const release = activity.hold(into.id);
+    try {
+      return await work.run({ sandboxId: into.id, caller, endsFor: allEndings }, (signal) =>
+        this.#merge(into, from, input, signal),
+      );
+    } finally {
+      release();
+    }
+  }
+
+  async #merge(
+    into: SandboxRecord,
+    from: SandboxRecord,
+    input: MergeInput,
+    signal: AbortSignal,
+  ): Promise<Merged> {
+    const { finder, locks, disks, journal, ids } = this.#core;
+    const { trees, snapshots } = this.#parts;
+    const theirsId = input.dry_run ? await trees.copyNow(from.id, signal) : ids.next('snapshot');
     const release = snapshots.hold(theirsId, 'merged');
     try {
       // One lock at a time: two merges against each other must not wait for each other.
       if (!input.dry_run)
-        await locks.exclusive(from.id, () => this.#takeTheirs(finder.get(from.id), into, theirsId));
+        await locks.exclusive(from.id, () => this.#takeTheirs(finder.get(from.id), into, theirsId, signal));
       journal.step('merge.theirs-taken');
-      return await locks.exclusive(into.id, () => this.#withBase(into.id, from, theirsId, input));
+      return await locks.exclusive(into.id, () => this.#withBase(into.id, from, theirsId, input, signal));
     } finally {
       release();
       if (input.dry_run) await disks.removeSnapshot(theirsId);
@@ -74,27 +96,40 @@ export class MergeService {
     }
   }
 
-  async #withBase(intoId: string, from: SandboxRecord, theirsId: string, input: MergeInput): Promise<Merged> {
+  async #withBase(
+    intoId: string,
+    from: SandboxRecord,
+    theirsId: string,
+    input: MergeInput,
+    signal: AbortSignal,
+  ): Promise<Merged> {
     const { state, locks, finder } = this.#core;
+    signal.throwIfAborted();
     const target = finder.get(intoId);
     const baseId = commonAncestor(state, input.dry_run ? from.id : theirsId, target.id);
-    if (baseId === null) return this.#mergeLocked(target, from, null, theirsId, input);
+    if (baseId === null) return this.#mergeLocked(target, from, null, theirsId, input, signal);
     return locks.shared(baseId, () =>
       // Deleted while this waited for its lock: then the one before it is the base.
       state.snapshots.byId(baseId) === undefined
-        ? this.#withBase(intoId, from, theirsId, input)
-        : this.#mergeLocked(target, from, baseId, theirsId, input),
+        ? this.#withBase(intoId, from, theirsId, input, signal)
+        : this.#mergeLocked(target, from, baseId, theirsId, input, signal),
     );
   }
 
-  async #takeTheirs(from: SandboxRecord, into: SandboxRecord, id: string): Promise<void> {
-    await this.#parts.taker.take(from, {
+  async #takeTheirs(
+    from: SandboxRecord,
+    into: SandboxRecord,
+    id: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const request = {
       id,
       note: `as it was merged into ${into.name}`,
       tags: ['merge'],
       memory: false,
       automatic: true,
-    });
+    };
+    await this.#parts.taker.take(from, request, signal);
     this.#parts.sizer.add(id);
   }
 
@@ -104,16 +139,17 @@ export class MergeService {
     baseId: string | null,
     theirsId: string,
     input: MergeInput,
+    signal: AbortSignal,
   ): Promise<Merged> {
     const { journal, state, ids, disks } = this.#core;
     const { taker, sizer } = this.#parts;
     if (into.state !== 'running' && into.state !== 'stopped') throw wrongState(into, 'merged into');
     const undoId = ids.next('snapshot');
-    await taker.copy(into.id, undoId);
+    await taker.copy(into.id, undoId, signal);
     let recorded = false;
     try {
       journal.step('merge.undo-taken');
-      const plan = await this.#plan(into, baseId, undoId, theirsId);
+      const plan = await this.#plan(into, baseId, undoId, theirsId, signal);
       const answer = {
         into: into.id,
         from: from.id,
@@ -128,7 +164,9 @@ export class MergeService {
         journal.commit(() => this.#remember(into.id, theirsId));
         return { ...answer, applied: true, undo_snapshot_id: null };
       }
-      const writer = this.#writer(into, plan);
+      this.#assertReachable(into, plan);
+      await this.#assertRoom(into, plan, input.prefer);
+      signal.throwIfAborted();
       const note = `before ${from.name} was merged in`;
       const undo = taker.describe(into, undoId, undoOf('merge', undoId, note));
       const intent: MergeIntent = {
@@ -146,7 +184,7 @@ export class MergeService {
       recorded = true;
       sizer.add(undoId);
       journal.step('merge.recorded');
-      await this.#applyOrTakeBack(into, plan, intent, writer);
+      await this.#applyOrTakeBack(into, plan, intent, signal);
       this.#finish(into, plan, intent);
       return { ...answer, applied: true, undo_snapshot_id: undoId };
     } finally {
@@ -156,24 +194,66 @@ export class MergeService {
 
   /**
    * Recovery: the plan is made again from the same three trees, so it is the same plan, and writing it again ends where
-   * the first time would have ended. The target need not stop for it.
+   * the first time would have ended. The target need not stop for it. Where somebody wants the sandbox stopped or gone first, it is
+   * taken back; where this daemon ends too, the next one does it again.
    */
-  async redo(into: SandboxRecord, intent: MergeIntent): Promise<void> {
+  async redo(into: SandboxRecord, intent: MergeIntent, signal: AbortSignal): Promise<void> {
     const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
-    const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId);
-    await this.#applyOrTakeBack(into, plan, intent, this.#writer(into, plan));
-    this.#finish(into, plan, intent);
+    const { log, machines, state } = this.#core;
+    try {
+      if (machines.get(into.id) === undefined) await this.#offline(into, signal).sweep();
+      const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId, signal);
+      await this.#applyOrTakeBack(into, plan, intent, signal);
+      this.#finish(into, plan, intent);
+    } catch (error) {
+      const isUndone = state.intents.of(into.id) === undefined && !(error instanceof HalfMerged);
+      if (!isUndone && !(error instanceof WorkEnded)) throw error;
+      log.warn({ err: error, sandbox: into.id }, 'a merge that an earlier daemon began was given up');
+    }
   }
 
-  #plan(into: SandboxRecord, baseId: string | null, oursId: string, theirsId: string): Promise<MergePlan> {
-    const { trees } = this.#parts;
+  #plan(
+    into: SandboxRecord,
+    baseId: string | null,
+    oursId: string,
+    theirsId: string,
+    signal: AbortSignal,
+  ): Promise<MergePlan> {
+    const { trees, server } = this.#parts;
     const base = baseId === null ? trees.ofImage(into.imageId) : trees.ofSnapshot(into, baseId);
-    return planMerge(
-      this.#parts.server,
-      base,
-      trees.ofSnapshot(into, oursId),
-      trees.ofSnapshot(into, theirsId),
+    const [ours, theirs] = [trees.ofSnapshot(into, oursId), trees.ofSnapshot(into, theirsId)];
+    return planMerge(server.until(signal), base, ours, theirs, { signal });
+  }
+
+  /** Before anything is written: a merge that does not fit would fill the disk first and be taken back then. */
+  async #assertRoom(into: SandboxRecord, plan: MergePlan, prefer: MergeInput['prefer']): Promise<void> {
+    const neededBytes = plan.changedBytes + (prefer === 'theirs' ? plan.conflictBytes : 0);
+    const leftBytes = await this.#core.disks.roomBytes(into.id, neededBytes);
+    if (neededBytes <= leftBytes) return;
+    throw new CoppiceError(
+      'no_space',
+      `the merge needs ${inMib(neededBytes)} and ${into.name} has ${inMib(leftBytes)} left; nothing was written`,
+      {
+        details: { needed_bytes: neededBytes, left_bytes: leftBytes },
+        hint: `Delete files of ${into.name}, or give it a larger disk: \`coppice update ${into.name} --disk MB\`.`,
+      },
     );
+  }
+
+  /** A sandbox that runs is written by its agent, which takes paths as every program does. */
+  #assertReachable(into: SandboxRecord, plan: MergePlan): void {
+    if (this.#core.machines.get(into.id) === undefined) return;
+    const hint = `Stop ${into.name} and merge then: its disk is written directly.`;
+    for (const { path } of [...plan.changes, ...plan.conflicts]) {
+      if (!path.isWellFormed())
+        throw new CoppiceError('unsupported', `${path.toWellFormed()} has a name that is not UTF-8`, {
+          hint,
+        });
+      if (path.length > longestGuestPath && Buffer.byteLength(path) > longestGuestPath)
+        throw new CoppiceError('unsupported', `${path.slice(0, 200)}… is too long a path for a program`, {
+          hint,
+        });
+    }
   }
 
   #finish(into: SandboxRecord, plan: MergePlan, intent: MergeIntent): void {
@@ -204,32 +284,65 @@ export class MergeService {
     into: SandboxRecord,
     plan: MergePlan,
     intent: MergeIntent,
-    writer: TreeWriter,
+    signal: AbortSignal,
   ): Promise<void> {
-    const { journal, log } = this.#core;
+    const { work } = this.#core;
     const { trees, server } = this.#parts;
     const { undoSnapshotId: undoId, theirsSnapshotId, prefer } = intent;
     try {
       const theirs = trees.ofSnapshot(into, theirsSnapshotId);
-      await applyMerge(server, plan, theirs, writer, prefer === null ? {} : { prefer });
+      const options = prefer === null ? {} : { prefer };
+      await applyMerge(server.until(signal), plan, theirs, this.#writer(into, signal), options);
     } catch (error) {
-      const reason = (error as Error).message;
-      const takenBack = await this.#takeBack(into, plan, trees.ofSnapshot(into, undoId), writer).then(
-        () => true,
-        (failure: unknown) => {
-          log.error({ err: failure, sandbox: into.id }, 'a merge that failed could not be taken back');
-          return false;
-        },
+      if (error instanceof WorkEnded && this.#isLeft(into, error.ending)) throw error;
+      const caller = AbortSignal.timeout(takeBackMs);
+      await work.run({ sandboxId: into.id, caller, endsFor: allEndings }, (undoing) =>
+        this.#undo(into, plan, undoId, error, undoing),
       );
-      journal.finish(into.id, (emit) =>
-        emit('sandbox.merge_failed', into.id, { undo_snapshot_id: undoId, reason, taken_back: takenBack }),
-      );
-      if (takenBack) throw error;
-      throw new CoppiceError('internal', `a merge into ${into.name} failed half-way: ${reason}`, {
-        hint: `Restore the snapshot ${undoId}, which is ${into.name} as it was before.`,
-        cause: error,
-      });
+      throw error;
     }
+  }
+
+  /**
+   * What was written goes with a sandbox that is destroyed; the next daemon finds the intent and does all of it again; and who stops a
+   * sandbox that runs undoes it once its machine has ended.
+   */
+  #isLeft(into: SandboxRecord, ending: Ending): boolean {
+    return ending !== 'stop' || this.#core.machines.get(into.id) !== undefined;
+  }
+
+  /** Of a sandbox that no longer runs. */
+  async undoOffline(into: SandboxRecord, intent: MergeIntent): Promise<void> {
+    const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
+    await this.#core.work.run({ sandboxId: into.id, endsFor: ['destroy', 'close'] }, async (signal) => {
+      await this.#offline(into, signal).sweep();
+      const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId, signal);
+      await this.#undo(into, plan, undoId, new WorkEnded('stop'), signal);
+    });
+    await this.#parts.snapshots.pruneMerged();
+  }
+
+  async #undo(
+    into: SandboxRecord,
+    plan: MergePlan,
+    undoId: string,
+    cause: unknown,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { log, journal } = this.#core;
+    const reason = (cause as Error).message;
+    let takenBack = true;
+    try {
+      await this.#takeBack(into, plan, this.#parts.trees.ofSnapshot(into, undoId), signal);
+    } catch (error) {
+      if (error instanceof WorkEnded && this.#isLeft(into, error.ending)) throw error;
+      log.error({ err: error, sandbox: into.id }, 'a merge that failed could not be taken back');
+      takenBack = false;
+    }
+    journal.finish(into.id, (emit) =>
+      emit('sandbox.merge_failed', into.id, { undo_snapshot_id: undoId, reason, taken_back: takenBack }),
+    );
+    if (!takenBack) throw new HalfMerged(into, undoId, cause);
   }
 
   /** Each path that the merge was to write becomes what it was; what the sandbox itself wrote elsewhere stays. */
@@ -237,34 +350,49 @@ export class MergeService {
     into: SandboxRecord,
     plan: MergePlan,
     before: LayeredTree,
-    writer: TreeWriter,
+    signal: AbortSignal,
   ): Promise<void> {
     const { disks } = this.#core;
     const { taker, trees } = this.#parts;
+    const server = this.#parts.server.until(signal);
     const touched = new Set([...plan.changes, ...plan.conflicts].map((change) => change.path));
-    const nowId = await taker.takeTemporary(into.id);
+    const nowId = await taker.takeTemporary(into.id, signal);
     try {
       const changes = [];
-      for await (const change of diffTrees(this.#parts.server, trees.ofSnapshot(into, nowId), before))
+      for await (const change of diffTrees(server, trees.ofSnapshot(into, nowId), before, { signal }))
         if (touched.has(change.path)) changes.push(change);
-      await applyMerge(this.#parts.server, { changes, conflicts: [], skipped: [] }, before, writer);
+      await applyMerge(server, { changes, conflicts: [] }, before, this.#writer(into, signal));
     } finally {
       await disks.removeSnapshot(nowId);
     }
   }
 
   /** A sandbox that runs is written from inside, never behind its kernel's back. */
-  #writer(into: SandboxRecord, plan: MergePlan): TreeWriter {
+  #writer(into: SandboxRecord, signal: AbortSignal): TreeWriter {
     const { machines, journal } = this.#core;
-    const { trees, server } = this.#parts;
     const machine = machines.get(into.id);
-    if (machine === undefined) return new UpperWriter(server, trees.ofDisk(into));
-    const odd = plan.changes.find(({ path }) => !path.isWellFormed());
-    if (odd !== undefined)
-      throw new CoppiceError('unsupported', `${odd.path.toWellFormed()} has a name that is not UTF-8`, {
-        hint: `Stop ${into.name} and merge then: its disk is written directly.`,
-      });
-    return new GuestTreeWriter(machine.guest, () => journal.step('merge.applying'));
+    if (machine === undefined) return this.#offline(into, signal);
+    return new GuestTreeWriter(machine.guest.until(signal), async () => {
+      journal.step('merge.applying');
+      await journal.hold('merge.applying', signal);
+    });
+  }
+
+  #offline(into: SandboxRecord, signal: AbortSignal): UpperWriter {
+    const { trees, server } = this.#parts;
+    return new UpperWriter(server.until(signal), trees.ofDisk(into));
+  }
+}
+
+const inMib = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+
+/** Neither as it was nor as it was to become. */
+class HalfMerged extends CoppiceError {
+  constructor(into: SandboxRecord, undoId: string, cause: unknown) {
+    super('internal', `a merge into ${into.name} failed half-way: ${(cause as Error).message}`, {
+      hint: `Restore the snapshot ${undoId}, which is ${into.name} as it was before.`,
+      cause,
+    });
   }
 }
 

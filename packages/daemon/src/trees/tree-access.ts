@@ -3,6 +3,7 @@ import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import { endingsOfCopy } from '../journal/long-work.ts';
 import type { Core } from '../sandboxes/core.ts';
 import type { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
 
@@ -34,21 +35,27 @@ export class TreeAccess {
    * Locks are taken in one order, so that nobody waits in a ring: a sandbox first, as who holds its lock may wait for that of a
    * snapshot; then snapshots by id, and one that is both sides once.
    */
-  withBoth<T>(from: string, to: string, work: (before: Side, after: Side) => Promise<T>): Promise<T> {
+  withBoth<T>(
+    from: string,
+    to: string,
+    signal: AbortSignal | undefined,
+    work: (before: Side, after: Side) => Promise<T>,
+  ): Promise<T> {
     const [fromId = '', toId = ''] = [from, to].map((ref) => this.#core.finder.findSnapshot(ref)?.id);
     if (fromId !== '' && fromId === toId)
-      return this.#with(from, (side) => work(side, { ...side, label: to }));
+      return this.#with(from, signal, (side) => work(side, { ...side, label: to }));
     return fromId <= toId
-      ? this.#with(from, (before) => this.#with(to, (after) => work(before, after)))
-      : this.#with(to, (after) => this.#with(from, (before) => work(before, after)));
+      ? this.#with(from, signal, (before) => this.#with(to, signal, (after) => work(before, after)))
+      : this.#with(to, signal, (after) => this.#with(from, signal, (before) => work(before, after)));
   }
 
   /** The snapshot cannot be deleted while the work goes on; of a sandbox the work sees a copy of this moment. */
-  async #with<T>(ref: string, work: (side: Side) => Promise<T>): Promise<T> {
+  async #with<T>(ref: string, signal: AbortSignal | undefined, work: (side: Side) => Promise<T>): Promise<T> {
     const { finder, locks } = this.#core;
     const snapshot = finder.findSnapshot(ref);
     if (snapshot !== undefined)
-      return locks.shared(snapshot.id, () => {
+      return locks.shared(snapshot.id, async () => {
+        signal?.throwIfAborted();
         const record = finder.snapshot(snapshot.id);
         return work({ ...record, label: ref, tree: this.ofSnapshot(record, record.id) });
       });
@@ -57,7 +64,7 @@ export class TreeAccess {
       throw new CoppiceError('not_found', `there is no snapshot or sandbox ${ref}`, {
         hint: 'List them with `coppice ls` and `coppice snapshots`; name a snapshot by its id or as sandbox:name.',
       });
-    const copyId = await this.copyNow(record.id);
+    const copyId = await this.copyNow(record.id, signal);
     try {
       return await work({ ...record, label: ref, tree: this.ofSnapshot(record, copyId) });
     } finally {
@@ -66,9 +73,14 @@ export class TreeAccess {
   }
 
   /** A temporary copy; whoever asked for it removes it. */
-  copyNow(sandboxId: string): Promise<string> {
-    const { locks, finder } = this.#core;
-    return locks.shared(sandboxId, () => this.#taker.takeTemporary(finder.get(sandboxId).id));
+  copyNow(sandboxId: string, caller?: AbortSignal): Promise<string> {
+    const { locks, finder, work, disks } = this.#core;
+    return work.run({ sandboxId, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
+      locks.shared(sandboxId, async () => {
+        signal.throwIfAborted();
+        return this.#taker.takeTemporary(finder.get(sandboxId).id, signal);
+      }),
+    );
   }
 
   ofSnapshot(on: Pick<SnapshotRecord | SandboxRecord, 'imageId'>, snapshotId: string): LayeredTree {

@@ -32,11 +32,12 @@ export class Channel {
   #consumedBytes = 0;
   #sendCredit: number;
   #creditWaiters: (() => void)[] = [];
+  readonly #senders = new Set<() => void>();
   #readWaiter: (() => void) | undefined;
   #inputEnded = false;
   #replied = false;
   #ended = false;
-  #failure: CoppiceError | undefined;
+  #failure: unknown;
   #discarding = false;
 
   constructor(link: ChannelLink, id: number, windowBytes: number, sendWindowBytes: number) {
@@ -117,7 +118,7 @@ export class Channel {
     this.#wakeWriters();
   }
 
-  fail(error: CoppiceError): void {
+  fail(error: unknown): void {
     if (this.#ended) return;
     this.#failure = error;
     this.#end();
@@ -172,10 +173,21 @@ export class Channel {
       this.#assertWritable();
       const length = Math.min(data.length - at, this.#sendCredit, frameMaxPayload);
       this.#sendCredit -= length;
-      await this.#link.sendData(this.id, data.subarray(at, at + length));
+      await this.#send(data.subarray(at, at + length));
       at += length;
     }
     if (data.length === 0) this.#assertWritable();
+  }
+
+  /** Also settles when the call is over: an agent that reads nothing must not hold up who gave up. */
+  async #send(part: Uint8Array): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#senders.add(resolve);
+      this.#link
+        .sendData(this.id, part)
+        .then(resolve, reject)
+        .finally(() => this.#senders.delete(resolve));
+    });
   }
 
   end(): void {
@@ -190,11 +202,11 @@ export class Channel {
   }
 
   /** The agent ends what belongs to the call; nothing more comes of it. */
-  cancel(): void {
+  cancel(reason: unknown = new CoppiceError('cancelled', 'the call to the sandbox was closed')): void {
     if (this.#ended) return;
     this.#link.send(frameType.cancel, this.id);
     this.#link.forget(this.id, this.#receiveCredit);
-    this.fail(new CoppiceError('cancelled', 'the call to the sandbox was closed'));
+    this.fail(reason);
   }
 
   #assertWritable(): void {
@@ -216,6 +228,7 @@ export class Channel {
     this.#ended = true;
     this.#wakeReader();
     this.#wakeWriters();
+    for (const leave of this.#senders) leave();
   }
 
   #wakeReader(): void {

@@ -1,11 +1,13 @@
 import { CoppiceError } from '@coppice/protocol';
 import { BodyReader } from './body-reader.ts';
 import { BodyWriter } from './body-writer.ts';
+import type { Channel } from './channel.ts';
 import { iterateChannel } from './channel-stream.ts';
 import { decodeStat } from './file-codec.ts';
 import type {
   ByteStream,
   FileAttributes,
+  FilePiece,
   FileStat,
   ForkNotice,
   Guest,
@@ -69,15 +71,22 @@ const inTime = async (work: Promise<void>, timeoutMs: number): Promise<void> => 
 export class GuestClient implements Guest {
   readonly closed: Promise<void>;
   readonly #link: GuestLink;
+  readonly #signal: AbortSignal | undefined;
 
-  constructor(link: GuestLink) {
+  /** Its calls end with the signal. */
+  constructor(link: GuestLink, signal?: AbortSignal) {
     this.#link = link;
+    this.#signal = signal;
     this.closed = link.closed;
+  }
+
+  until(signal: AbortSignal): Guest {
+    return new GuestClient(this.#link, signal);
   }
 
   async exec(request: ProcessRequest & { readonly emptyInput?: boolean }): Promise<GuestProcess> {
     const inputEnds = request.emptyInput ?? false;
-    const channel = this.#link.open(operation.exec, encodeProcess(request).finish(), { inputEnds });
+    const channel = this.#open(operation.exec, encodeProcess(request).finish(), { inputEnds });
     const reader = new BodyReader(await channel.replied);
     const pid = reader.u32();
     return new RemoteProcess(channel, pid);
@@ -117,7 +126,7 @@ export class GuestClient implements Guest {
   }
 
   async attachPty(id: number): Promise<PtyAttachment> {
-    const channel = this.#link.open(operation.ptyAttach, this.#id(id, 'terminal').finish());
+    const channel = this.#open(operation.ptyAttach, this.#id(id, 'terminal').finish());
     await channel.replied;
     return new RemotePty(channel);
   }
@@ -131,7 +140,7 @@ export class GuestClient implements Guest {
   }
 
   async stat(path: string): Promise<FileStat> {
-    const { body } = await this.#link.call(operation.stat, this.#path(path).finish());
+    const { body } = await this.#call(operation.stat, this.#path(path).finish());
     const reader = new BodyReader(body);
     const stat = decodeStat(reader);
     reader.finish();
@@ -146,7 +155,7 @@ export class GuestClient implements Guest {
     const body = this.#path(path)
       .u32(checkInteger(options.depth ?? 1, 1, 4096, 'the depth'))
       .u32(limit);
-    const result = await this.#link.call(operation.list, body.finish());
+    const result = await this.#call(operation.list, body.finish());
     const truncated = new BodyReader(result.body).u8() !== 0;
     return { entries: decodeAll(new BodyReader(result.data), decodeStat, limit), truncated };
   }
@@ -162,11 +171,18 @@ export class GuestClient implements Guest {
   }
 
   async write(path: string, data: AsyncIterable<Uint8Array>, options: WriteOptions = {}): Promise<number> {
-    const body = this.#path(path)
-      .u32(this.#mode(options.mode))
-      .string(options.owner ?? '', 'the owner')
-      .u8(options.createParents ? 1 : 0);
-    return (await this.#upload(operation.write, body, data)).u64();
+    return (await this.#upload(operation.write, this.#writeRequest(path, options), data)).u64();
+  }
+
+  async writePieces(
+    path: string,
+    sizeBytes: number,
+    pieces: AsyncIterable<FilePiece>,
+    options: WriteOptions = {},
+  ): Promise<number> {
+    const size = checkInteger(sizeBytes, 0, Number.MAX_SAFE_INTEGER, 'the size');
+    const body = this.#writeRequest(path, options).u64(size);
+    return (await this.#upload(operation.writeStretches, body, stretches(pieces))).u64();
   }
 
   async move(from: string, to: string): Promise<void> {
@@ -203,7 +219,7 @@ export class GuestClient implements Guest {
 
   watch(path: string, options: { recursive: boolean; signal: AbortSignal }): GuestWatch {
     const body = this.#path(path).u8(options.recursive ? 1 : 0);
-    return new RemoteWatch(this.#link.open(operation.watch, body.finish()), options.signal);
+    return new RemoteWatch(this.#open(operation.watch, body.finish()), options.signal);
   }
 
   pack(path: string): AsyncIterable<Buffer> {
@@ -217,7 +233,7 @@ export class GuestClient implements Guest {
 
   async dial(port: number): Promise<ByteStream> {
     const body = new BodyWriter().u16(checkInteger(port, 1, 65_535, 'the port'));
-    const channel = this.#link.open(operation.dial, body.finish());
+    const channel = this.#open(operation.dial, body.finish());
     await channel.replied;
     return new RemoteStream(channel);
   }
@@ -242,7 +258,7 @@ export class GuestClient implements Guest {
 
   async shutdown(graceMs: number): Promise<void> {
     const body = new BodyWriter().u32(checkInteger(graceMs, 0, 2 ** 32 - 1, 'the grace'));
-    const channel = this.#link.open(operation.shutdown, body.finish());
+    const channel = this.#open(operation.shutdown, body.finish());
     await channel.replied;
     // PID 1 takes the connection with it: that is the sign that it is done.
     await this.#link.closed;
@@ -252,12 +268,20 @@ export class GuestClient implements Guest {
     this.#link.close();
   }
 
+  #open(op: Operation, body: Buffer, options: { readonly inputEnds?: boolean } = {}): Channel {
+    return this.#link.open(op, body, { ...options, signal: this.#signal });
+  }
+
+  #call(op: Operation, body: Buffer): Promise<{ data: Buffer; body: Buffer }> {
+    return this.#link.call(op, body, this.#signal);
+  }
+
   async #ask(op: Operation, body: BodyWriter): Promise<BodyReader> {
-    return new BodyReader((await this.#link.call(op, body.finish())).data);
+    return new BodyReader((await this.#call(op, body.finish())).data);
   }
 
   async #do(op: Operation, body: BodyWriter): Promise<void> {
-    await this.#link.call(op, body.finish());
+    await this.#call(op, body.finish());
   }
 
   async *#download(
@@ -265,7 +289,7 @@ export class GuestClient implements Guest {
     body: Buffer,
     maxBytes = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<Buffer, void> {
-    const channel = this.#link.open(op, body);
+    const channel = this.#open(op, body);
     let left = maxBytes;
     const take = ({ data }: Piece): Buffer => {
       left -= data.length;
@@ -278,7 +302,7 @@ export class GuestClient implements Guest {
   }
 
   async #upload(op: Operation, body: BodyWriter, data: AsyncIterable<Uint8Array>): Promise<BodyReader> {
-    const channel = this.#link.open(op, body.finish());
+    const channel = this.#open(op, body.finish());
     try {
       for await (const piece of data) {
         if (!channel.open) break;
@@ -292,6 +316,13 @@ export class GuestClient implements Guest {
     }
     channel.end();
     return new BodyReader(await channel.done);
+  }
+
+  #writeRequest(path: string, options: WriteOptions): BodyWriter {
+    return this.#path(path)
+      .u32(this.#mode(options.mode))
+      .string(options.owner ?? '', 'the owner')
+      .u8(options.createParents ? 1 : 0);
   }
 
   #path(path: string): BodyWriter {
@@ -313,5 +344,16 @@ export class GuestClient implements Guest {
 
   #mode(mode: number | undefined): number {
     return mode === undefined ? noMode : checkInteger(mode, 0, 0o7777, 'the mode');
+  }
+}
+
+/** Each piece with its place before it. */
+async function* stretches(pieces: AsyncIterable<FilePiece>): AsyncGenerator<Uint8Array> {
+  for await (const { offsetBytes, bytes } of pieces) {
+    const head = Buffer.allocUnsafe(16);
+    head.writeBigUInt64LE(BigInt(offsetBytes), 0);
+    head.writeBigUInt64LE(BigInt(bytes.length), 8);
+    yield head;
+    yield bytes;
   }
 }

@@ -27,6 +27,19 @@ export interface GuestLinkOptions {
   readonly unaligned?: boolean;
 }
 
+interface OpenOptions {
+  readonly windowBytes?: number;
+  readonly inputEnds?: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const cancelWith = (channel: Channel, signal: AbortSignal): void => {
+  const cancel = () => channel.cancel(signal.reason);
+  const ended = () => signal.removeEventListener('abort', cancel);
+  signal.addEventListener('abort', cancel);
+  channel.done.then(ended, ended);
+};
+
 const defaultWindowBytes = 1 << 20;
 const resultMaxBytes = 64 << 20;
 const sendWindowMaxBytes = 16 << 20;
@@ -118,9 +131,14 @@ export class GuestLink implements ChannelLink {
     }
   }
 
-  /** Sends a request; the channel carries what belongs to it. */
-  open(op: Operation, body: Buffer, { windowBytes = defaultWindowBytes, inputEnds = false } = {}): Channel {
+  /** Sends a request; the channel carries what belongs to it, and is cancelled with the signal. */
+  open(
+    op: Operation,
+    body: Buffer,
+    { windowBytes = defaultWindowBytes, inputEnds = false, signal }: OpenOptions = {},
+  ): Channel {
     if (this.#failure !== undefined) throw this.#failure;
+    signal?.throwIfAborted();
     const id = this.#nextId();
     const head = Buffer.allocUnsafe(5);
     head[0] = op;
@@ -136,12 +154,13 @@ export class GuestLink implements ChannelLink {
     }
     if (inputEnds) channel.end();
     this.#stream.uncork();
+    if (signal !== undefined) cancelWith(channel, signal);
     return channel;
   }
 
   /** A request with one answer: its data, and the body of its end. */
-  async call(op: Operation, body: Buffer): Promise<{ data: Buffer; body: Buffer }> {
-    const channel = this.open(op, body);
+  async call(op: Operation, body: Buffer, signal?: AbortSignal): Promise<{ data: Buffer; body: Buffer }> {
+    const channel = this.open(op, body, { signal });
     const gathered = new GatheredBytes();
     for (let piece = await channel.read(); piece !== undefined; piece = await channel.read()) {
       gathered.add(piece.data);

@@ -149,7 +149,15 @@ export interface ForkNotice {
   readonly entropy: Uint8Array;
 }
 
+export interface FilePiece {
+  readonly offsetBytes: number;
+  readonly bytes: Uint8Array;
+}
+
 export interface Guest {
+  /** The same guest for who may give up: calls under way end at once then, with the reason of the signal. */
+  until(signal: AbortSignal): Guest;
+
   /** With `emptyInput` its stdin is at its end from the start. */
   exec(request: ProcessRequest & { readonly emptyInput?: boolean }): Promise<GuestProcess>;
 
@@ -173,6 +181,13 @@ export interface Guest {
   read(path: string, range?: { offset?: number; length?: number }): AsyncIterable<Buffer>;
   /** Written beside the target and renamed over it: readers see the old or the new file. Returns the bytes written. */
   write(path: string, data: AsyncIterable<Uint8Array>, options?: WriteOptions): Promise<number>;
+  /** The same for a file of that size of which only the pieces are data, in order; the rest are holes. */
+  writePieces(
+    path: string,
+    sizeBytes: number,
+    pieces: AsyncIterable<FilePiece>,
+    options?: WriteOptions,
+  ): Promise<number>;
   move(from: string, to: string): Promise<void>;
   remove(path: string, options?: { recursive?: boolean }): Promise<void>;
   /** One more name for a file; takes the place of what has that name, in one step. */

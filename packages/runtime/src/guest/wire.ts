@@ -50,6 +50,7 @@ export const operation = {
   shutdown: 25,
   link: 26,
   attributes: 27,
+  writeStretches: 28,
 } as const;
 
 export type Operation = (typeof operation)[keyof typeof operation];

@@ -35,6 +35,7 @@ export const makeGvisorDriver = (home: string, homeKey: string): Driver => {
     start: (spec) => driver.start(withNetns(spec)),
     restore: (spec, checkpointDir) => driver.restore(withNetns(spec), checkpointDir),
     adopt: (spec) => driver.adopt(spec),
+    discard: (id) => driver.discard(id),
     sweep: (keep) => driver.sweep(keep),
     forgetPrograms: () => driver.forgetPrograms(),
     close: async () => {

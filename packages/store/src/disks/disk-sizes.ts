@@ -127,6 +127,18 @@ export class DiskSizes {
     await this.#settle(diskDir, await this.#measure(diskDir));
   }
 
+  /** What may still be written, with what was deleted given back first where it matters. */
+  async room(diskDir: string, wantedBytes: number): Promise<number> {
+    const left = async () => {
+      const { limitBytes, writtenBytes } = await this.#counter.read(diskDir, { fresh: false });
+      return Math.max(0, limitBytes - writtenBytes);
+    };
+    const leftBytes = await left();
+    if (leftBytes >= wantedBytes) return leftBytes;
+    await this.#settle(diskDir, await this.#measure(diskDir));
+    return left();
+  }
+
   async #measure(diskDir: string): Promise<MeasuredDisk> {
     const counted = await this.#account(diskDir, { fresh: true });
     const { referencedBytes } = await this.#engine.usage(diskDir);

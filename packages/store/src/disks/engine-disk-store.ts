@@ -1,7 +1,7 @@
 import { mkdir, readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
-import type { DiskStore, DiskUsage } from '../disk-store.ts';
+import type { CopyOptions, DiskStore, DiskUsage } from '../disk-store.ts';
 import type { TreeEngine } from '../engines/tree-engine.ts';
 import { hasErrno } from '../native/errno.ts';
 import type { PoolServer } from '../native/pool-server.ts';
@@ -90,31 +90,41 @@ class EngineDiskStore implements DiskStore {
     await this.#openAccount(target, identity, sizeBytes, 0);
   }
 
-  async cloneDisk(snapshotId: string, diskId: string, sizeBytes: number): Promise<void> {
+  async cloneDisk(
+    snapshotId: string,
+    diskId: string,
+    sizeBytes: number,
+    options: CopyOptions = {},
+  ): Promise<void> {
     const target = this.diskDir(diskId);
     if (this.#options.engine.atomicClone) {
-      await this.#grow(snapshotId, target, sizeBytes);
+      await this.#grow(snapshotId, target, sizeBytes, options);
       return;
     }
     const draft = this.#temporary('disks', 'new', diskId);
     await this.#orUndo(draft, async () => {
-      await this.#grow(snapshotId, draft, sizeBytes);
+      await this.#grow(snapshotId, draft, sizeBytes, options);
       await this.#options.server.call('rename', draft, target);
     });
   }
 
-  async replaceDisk(diskId: string, snapshotId: string, sizeBytes: number): Promise<void> {
+  async replaceDisk(
+    diskId: string,
+    snapshotId: string,
+    sizeBytes: number,
+    options: CopyOptions = {},
+  ): Promise<void> {
     const target = this.diskDir(diskId);
     // After the exchange this is the name of the old disk.
     const draft = this.#temporary('disks', 'old', diskId);
     await this.#orUndo(draft, async () => {
-      await this.#grow(snapshotId, draft, sizeBytes);
+      await this.#grow(snapshotId, draft, sizeBytes, options);
       await this.#options.server.call('exchange', draft, target);
     });
     this.#removeLater(draft);
   }
 
-  async snapshotDisk(diskId: string, snapshotId: string): Promise<void> {
+  async snapshotDisk(diskId: string, snapshotId: string, { signal }: CopyOptions = {}): Promise<void> {
     const source = this.diskDir(diskId);
     const target = this.snapshotDir(snapshotId);
     await this.#options.makeRoom?.();
@@ -123,7 +133,7 @@ class EngineDiskStore implements DiskStore {
     } else {
       const draft = this.#temporary('snapshots', 'new', snapshotId);
       await this.#orUndo(draft, async () => {
-        await this.#options.engine.clone(source, draft, { readOnly: true });
+        await this.#options.engine.clone(source, draft, { readOnly: true, signal });
         await this.#options.server.call('rename', draft, target);
       });
     }
@@ -147,14 +157,23 @@ class EngineDiskStore implements DiskStore {
 
   async reviewLimits(): Promise<void> {
     if (this.#sizes === undefined) return;
+    const failures: unknown[] = [];
     for (const diskId of (await this.list()).disks) {
       try {
         await this.#sizes.review(this.diskDir(diskId));
       } catch (error) {
-        // Removed or replaced while it was looked at.
-        if (!isAbsence(error)) throw error;
+        // Removed or replaced while it was looked at. Any other trouble with one disk must not keep the others from their review.
+        if (!isAbsence(error)) failures.push(error);
       }
     }
+    if (failures.length > 0) throw failures[0];
+  }
+
+  async roomBytes(diskId: string, wantedBytes: number): Promise<number> {
+    await this.#options.makeRoom?.();
+    const poolBytes = await this.freeBytes();
+    if (this.#sizes === undefined) return poolBytes;
+    return Math.min(poolBytes, await this.#sizes.room(this.diskDir(diskId), wantedBytes));
   }
 
   async diskUsage(diskId: string): Promise<DiskUsage> {
@@ -209,12 +228,12 @@ class EngineDiskStore implements DiskStore {
   }
 
   /** Makes a disk of what the snapshot holds, in a place where nothing is yet. */
-  async #grow(snapshotId: string, place: string, sizeBytes: number): Promise<void> {
+  async #grow(snapshotId: string, place: string, sizeBytes: number, { signal }: CopyOptions): Promise<void> {
     const source = this.snapshotDir(snapshotId);
     this.#checkSize(snapshotId, sizeBytes);
     await this.#options.makeRoom?.();
     if (this.#sizes === undefined) {
-      await this.#options.engine.clone(source, place, { readOnly: false });
+      await this.#options.engine.clone(source, place, { readOnly: false, signal });
       return;
     }
     const heldBytes = await this.#sizes.checkFits(snapshotId, source, sizeBytes);

@@ -34,8 +34,8 @@ export class CopyingEngine implements TreeEngine {
     if (draft !== directory) await this.#server.call('rename', draft, directory);
   }
 
-  async clone(source: string, target: string, _options: CloneOptions): Promise<undefined> {
-    await this.#server.call('copy', source, target, this.#mode);
+  async clone(source: string, target: string, { signal }: CloneOptions): Promise<undefined> {
+    await this.#server.until(signal).call('copy', source, target, this.#mode);
   }
 
   async remove(directory: string): Promise<void> {

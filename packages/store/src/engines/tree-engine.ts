@@ -10,6 +10,8 @@ export interface CreateOptions {
 }
 
 export interface CloneOptions {
+  /** Gives up a clone that takes long; half of it is left then, as with any failure. */
+  readonly signal?: AbortSignal | undefined;
   /** Where the engine can, nobody can change the clone from its first instant on. */
   readonly readOnly: boolean;
   /** What may be written through the clone; only for engines with a counter. */

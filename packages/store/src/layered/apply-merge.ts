@@ -1,8 +1,8 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree, MergePlan } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
+import { FileContent } from './file-content.ts';
 import { attributesOf } from './node-attributes.ts';
-import { openFileBeneath } from './open-beneath.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 import type { NodeAttributes, TreeWriter } from './tree-writer.ts';
 
@@ -13,8 +13,8 @@ export interface ApplyMergeOptions {
 
 /** Does what the plan says. `theirs` is a snapshot, or stands still meanwhile. Returns how many paths were written. */
 export const applyMerge = async (
-  server: PoolServer,
-  plan: MergePlan,
+  server: PoolCalls,
+  plan: Pick<MergePlan, 'changes' | 'conflicts'>,
   theirs: LayeredTree,
   writer: TreeWriter,
   options: ApplyMergeOptions = {},
@@ -53,7 +53,7 @@ export const applyMerge = async (
 };
 
 class MergeWriter {
-  readonly #server: PoolServer;
+  readonly #server: PoolCalls;
   readonly #view: TreeView;
   readonly #writer: TreeWriter;
   readonly #ensured = new Set<string>();
@@ -61,7 +61,7 @@ class MergeWriter {
   readonly #firstNames = new Map<string, string>();
   readonly #directories: { path: string; attributes: NodeAttributes }[] = [];
 
-  constructor(server: PoolServer, view: TreeView, writer: TreeWriter) {
+  constructor(server: PoolCalls, view: TreeView, writer: TreeWriter) {
     this.#server = server;
     this.#view = view;
     this.#writer = writer;
@@ -95,12 +95,9 @@ class MergeWriter {
       case 'symlink':
         await this.#writer.makeSymlink(path, node.entry.target, attributes);
         return;
-      case 'file': {
-        const file = await openFileBeneath(node.layerDir, node.path);
-        // The stream closes the file, also when the writer fails.
-        await this.#writer.writeFile(path, file.createReadStream(), attributes).finally(() => file.close());
+      case 'file':
+        await this.#writer.writeFile(path, new FileContent(this.#server, node), attributes);
         return;
-      }
       default:
         throw new CoppiceError('unsupported', `${path} is a ${node.entry.kind}, which cannot be merged.`);
     }

@@ -1,6 +1,5 @@
-import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree, TreeChange } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { bytesOfText } from './path-text.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 
@@ -18,7 +17,7 @@ export interface CompareOptions {
 
 /** Whether two things that are visible in trees are the same in kind, content, mode, owner and extended attributes. */
 export const compareNodes = async (
-  server: PoolServer,
+  server: PoolCalls,
   before: TreeNode | undefined,
   after: TreeNode | undefined,
 ): Promise<TreeChange['change'] | undefined> => {
@@ -32,7 +31,7 @@ export const compareNodes = async (
   return before.entry.kind !== 'symlink' && before.entry.mode !== after.entry.mode ? 'mode' : undefined;
 };
 
-const sameContent = async (server: PoolServer, before: TreeNode, after: TreeNode): Promise<boolean> => {
+const sameContent = async (server: PoolCalls, before: TreeNode, after: TreeNode): Promise<boolean> => {
   if (before.entry.kind === 'symlink') return before.entry.target === after.entry.target;
   if (before.entry.kind !== 'file') return true;
   if (before.entry.sizeBytes !== after.entry.sizeBytes) return false;
@@ -58,7 +57,7 @@ const sameContent = async (server: PoolServer, before: TreeNode, after: TreeNode
  * the uppers has something when both stand on the same image.
  */
 export async function* compareTrees(
-  server: PoolServer,
+  server: PoolCalls,
   before: LayeredTree,
   after: LayeredTree,
   options: CompareOptions = {},
@@ -75,9 +74,7 @@ export async function* compareTrees(
       : { upper: await view.listUpper(directory), image: await view.listImage(directory) };
 
   for (let pair = stack.pop(); pair !== undefined; pair = stack.pop()) {
-    if (options.signal?.aborted) {
-      throw new CoppiceError('cancelled', 'The comparison was cancelled.', { cause: options.signal.reason });
-    }
+    options.signal?.throwIfAborted();
     const shared = sameImage && pair.before?.inImage === true && pair.after?.inImage === true;
     if (shared && !pair.before?.inUpper && !pair.after?.inUpper) continue;
     const [one, other] = await Promise.all([

@@ -1,5 +1,5 @@
 import type { LayeredTree, TreeChange } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { type CompareOptions, compareTrees, type NodeChange } from './compare-trees.ts';
 import type { TreeNode } from './tree-view.ts';
 
@@ -21,7 +21,7 @@ export const toTreeChange = ({ path, change, before, after }: NodeChange): TreeC
  * alone is `mode`; a change of times alone is none. Take a snapshot of what runs first: a tree that moves while it is read may fail to be.
  */
 export async function* diffTrees(
-  server: PoolServer,
+  server: PoolCalls,
   before: LayeredTree,
   after: LayeredTree,
   options: CompareOptions = {},

@@ -1,10 +1,10 @@
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { bytesOfText, textOfBytes } from './path-text.ts';
 import type { TreeNode } from './tree-view.ts';
 import type { ExtendedAttribute, NodeAttributes } from './tree-writer.ts';
 
 /** All that belongs to a thing in a tree besides its content. */
-export const attributesOf = async (server: PoolServer, node: TreeNode): Promise<NodeAttributes> => {
+export const attributesOf = async (server: PoolCalls, node: TreeNode): Promise<NodeAttributes> => {
   const { mode, uid, gid, mtimeNs, attributesDigest } = node.entry;
   const fields =
     attributesDigest === '' ? [] : await server.call('attributes', node.layerDir, bytesOfText(node.path));
@@ -16,7 +16,7 @@ export const attributesOf = async (server: PoolServer, node: TreeNode): Promise<
 
 /** Gives them to what stands there in a layer that nothing has mounted. */
 export const setAttributes = async (
-  server: PoolServer,
+  server: PoolCalls,
   layerDir: string,
   path: string,
   attributes: NodeAttributes,

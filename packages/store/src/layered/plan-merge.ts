@@ -1,5 +1,5 @@
 import type { LayeredTree, MergeConflict, MergePlan, TreeChange } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { type CompareOptions, compareNodes, compareTrees, type NodeChange } from './compare-trees.ts';
 import { toTreeChange } from './diff-trees.ts';
 
@@ -27,12 +27,27 @@ const changedInside = (ours: ReadonlyMap<string, NodeChange>): Map<string, NodeC
   return directories;
 };
 
+/** What files take on a disk; one with several names is counted once. */
+class ContentSizes {
+  readonly #seen = new Set<string>();
+
+  of({ change, after }: NodeChange): number {
+    if (after?.entry.kind !== 'file' || change === 'mode') return 0;
+    if (after.entry.links > 1) {
+      const identity = `${after.entry.inode} ${after.layerDir}`;
+      if (this.#seen.has(identity)) return 0;
+      this.#seen.add(identity);
+    }
+    return after.entry.allocatedBytes;
+  }
+}
+
 /**
  * What of the changes from `base` to `theirs` is to be done to `ours`. A path that both sides changed, differently, is a
  * conflict; so is a change below a directory that the other side removed or replaced. Nothing is written.
  */
 export const planMerge = async (
-  server: PoolServer,
+  server: PoolCalls,
   base: LayeredTree,
   ours: LayeredTree,
   theirs: LayeredTree,
@@ -44,11 +59,15 @@ export const planMerge = async (
   const changes: TreeChange[] = [];
   const conflicts: MergeConflict[] = [];
   const skipped: string[] = [];
+  const sizes = new ContentSizes();
+  let changedBytes = 0;
+  let conflictBytes = 0;
 
   for await (const theirChange of compareTrees(server, base, theirs, options)) {
     const { path } = theirChange;
     const clash = (ourChange: TreeChange['change']): void => {
       conflicts.push({ path: `/${path}`, ours: ourChange, theirs: theirChange.change });
+      conflictBytes += sizes.of(theirChange);
     };
     if (!isCarried(theirChange)) {
       skipped.push(`/${path}`);
@@ -68,7 +87,10 @@ export const planMerge = async (
       theirChange.before?.entry.kind === 'directory' && theirChange.after?.entry.kind !== 'directory';
     if (blocker !== undefined) clash(blocker.change);
     else if (dropsDirectory && busy.has(path)) clash('modified');
-    else changes.push(toTreeChange(theirChange));
+    else {
+      changes.push(toTreeChange(theirChange));
+      changedBytes += sizes.of(theirChange);
+    }
   }
-  return { changes, conflicts, skipped };
+  return { changes, conflicts, skipped, changedBytes, conflictBytes };
 };

@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { openFileBeneath } from './open-beneath.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 
@@ -45,7 +45,7 @@ export const resolveInTree = async (
 
 /** Opens a regular file of a tree for reading, and nothing outside of the tree whatever links say. The caller closes it. */
 export const openTreeFile = async (
-  server: PoolServer,
+  server: PoolCalls,
   tree: LayeredTree,
   path: string,
 ): Promise<FileHandle> => {
@@ -56,7 +56,7 @@ export const openTreeFile = async (
 
 /** The whole of a file that is not larger than the bound. */
 export const readTreeFile = async (
-  server: PoolServer,
+  server: PoolCalls,
   tree: LayeredTree,
   path: string,
   options: { maxBytes: number },

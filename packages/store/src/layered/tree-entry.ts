@@ -11,6 +11,8 @@ export interface TreeEntry {
   readonly uid: number;
   readonly gid: number;
   readonly sizeBytes: number;
+  /** What it takes on the disk; holes take nothing. */
+  readonly allocatedBytes: number;
   readonly inode: bigint;
   readonly mtimeNs: bigint;
   readonly ctimeNs: bigint;
@@ -34,14 +36,14 @@ const kinds: Readonly<Record<number, EntryKind>> = {
   12: 'socket',
 };
 
-const headerBytes = 60;
+const headerBytes = 68;
 
 /** The form is `struct entry_record` in guest/pool/tree.c. */
 export const decodeEntry = (record: Buffer): TreeEntry => {
   const mode = record.readUInt32LE(0);
   const flags = record.readUInt32LE(12);
-  const nameEnd = headerBytes + record.readUInt32LE(52);
-  const targetEnd = nameEnd + record.readUInt32LE(56);
+  const nameEnd = headerBytes + record.readUInt32LE(60);
+  const targetEnd = nameEnd + record.readUInt32LE(64);
   return {
     name: textOfBytes(record.subarray(headerBytes, nameEnd)),
     kind: kinds[mode >>> 12] ?? 'device',
@@ -49,12 +51,13 @@ export const decodeEntry = (record: Buffer): TreeEntry => {
     uid: record.readUInt32LE(4),
     gid: record.readUInt32LE(8),
     sizeBytes: Number(record.readBigUInt64LE(16)),
-    inode: record.readBigUInt64LE(24),
-    mtimeNs: record.readBigInt64LE(32),
-    ctimeNs: record.readBigInt64LE(40),
+    allocatedBytes: Number(record.readBigUInt64LE(24)),
+    inode: record.readBigUInt64LE(32),
+    mtimeNs: record.readBigInt64LE(40),
+    ctimeNs: record.readBigInt64LE(48),
     whiteout: (flags & 1) !== 0,
     opaque: (flags & 2) !== 0,
-    links: record.readUInt32LE(48),
+    links: record.readUInt32LE(56),
     target: textOfBytes(record.subarray(nameEnd, targetEnd)),
     attributesDigest: record.toString('hex', targetEnd),
   };

@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { bytesOfText } from './path-text.ts';
 import { decodeEntry, type TreeEntry } from './tree-entry.ts';
 
@@ -38,9 +38,9 @@ const pathIn = (directory: string, name: string): string => {
 /** Shows a layered tree as the overlay over it would, without mounting it and without following a link. */
 export class TreeView {
   readonly tree: LayeredTree;
-  readonly #server: PoolServer;
+  readonly #server: PoolCalls;
 
-  constructor(server: PoolServer, tree: LayeredTree) {
+  constructor(server: PoolCalls, tree: LayeredTree) {
     this.#server = server;
     this.tree = tree;
   }

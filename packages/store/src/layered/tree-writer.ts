@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream';
+import type { FileContent } from './file-content.ts';
 
 export interface ExtendedAttribute {
   readonly name: string;
@@ -19,8 +19,8 @@ export interface NodeAttributes {
  * seen inside. The parents of what is written are there.
  */
 export interface TreeWriter {
-  /** Replaces what stands there, of whatever kind. */
-  writeFile(path: string, content: Readable, attributes: NodeAttributes): Promise<void>;
+  /** Replaces what stands there, of whatever kind. Holes stay holes. */
+  writeFile(path: string, content: FileContent, attributes: NodeAttributes): Promise<void>;
   /** Replaces what stands there, of whatever kind. */
   makeSymlink(path: string, target: string, attributes: NodeAttributes): Promise<void>;
   /** A directory that stands there stays as it is, with what is in it; anything else is replaced. */

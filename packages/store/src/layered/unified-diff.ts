@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
 import { type CompareOptions, compareNodes } from './compare-trees.ts';
 import { openFileBeneath } from './open-beneath.ts';
 import { resolveInTree } from './read-tree-file.ts';
@@ -18,7 +18,7 @@ const maxBytes = 2 * 1024 ** 2;
 
 /** The change of one file as text. A symbolic link counts as a text with its target in it. */
 export const unifiedDiff = async (
-  { server, differ }: { server: PoolServer; differ: TextDiffer },
+  { server, differ }: { server: PoolCalls; differ: TextDiffer },
   before: LayeredTree,
   after: LayeredTree,
   path: string,

@@ -1,41 +1,50 @@
 import { randomBytes } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
-import { mkdir, rename, rm, symlink } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
-import type { PoolServer } from '../native/pool-server.ts';
+import type { PoolCalls } from '../native/pool-server.ts';
+import { FileContent } from './file-content.ts';
 import { attributesOf, setAttributes } from './node-attributes.ts';
-import { openFileBeneath, splitPath, withDirectory } from './open-beneath.ts';
+import { splitPath, withDirectory } from './open-beneath.ts';
 import { bytesOfText } from './path-text.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 import type { NodeAttributes, TreeWriter } from './tree-writer.ts';
+
+const stagedPrefix = '.merge.';
 
 /**
  * Writes to the upper of a tree that nothing has mounted, in the form that overlayfs gives it: parents are copied up,
  * what the image has is hidden by whiteouts, a directory in the place of a hidden one is opaque.
  */
 export class UpperWriter implements TreeWriter {
-  readonly #server: PoolServer;
+  readonly #server: PoolCalls;
   readonly #tree: LayeredTree;
   readonly #view: TreeView;
 
-  constructor(server: PoolServer, tree: LayeredTree) {
+  constructor(server: PoolCalls, tree: LayeredTree) {
     this.#server = server;
     this.#tree = tree;
     this.#view = new TreeView(server, tree);
   }
 
-  async writeFile(path: string, content: Readable, attributes: NodeAttributes): Promise<void> {
-    await this.#replace(path, attributes, (staged) =>
-      pipeline(content, createWriteStream(staged, { flags: 'wx', mode: 0o600 })),
-    );
+  /** Removes what a writer that was killed had staged. */
+  async sweep(): Promise<void> {
+    const besides = dirname(this.#tree.upperDir);
+    for (const name of await readdir(besides))
+      if (name.startsWith(stagedPrefix)) await rm(join(besides, name), { force: true });
+  }
+
+  async writeFile(path: string, content: FileContent, attributes: NodeAttributes): Promise<void> {
+    await this.#replace(path, attributes, async (directory, name) => {
+      await this.#server.call('copy-content', content.layerDir, bytesOfText(content.path), directory, name);
+    });
   }
 
   async makeSymlink(path: string, target: string, attributes: NodeAttributes): Promise<void> {
-    await this.#replace(path, attributes, (staged) => symlink(bytesOfText(target), staged));
+    await this.#replace(path, attributes, (directory, name) =>
+      symlink(bytesOfText(target), join(directory, name)),
+    );
   }
 
   async makeLink(path: string, existing: string): Promise<void> {
@@ -87,8 +96,7 @@ export class UpperWriter implements TreeWriter {
       await this.#makeUpperDirectory(place.path, attributes);
       return;
     }
-    const file = await openFileBeneath(node.layerDir, node.path);
-    await this.writeFile(path, file.createReadStream(), attributes).finally(() => file.close());
+    await this.writeFile(path, new FileContent(this.#server, node), attributes);
   }
 
   /** The directory that holds the path, present in the upper from now on. */
@@ -125,14 +133,14 @@ export class UpperWriter implements TreeWriter {
   async #replace(
     path: string,
     attributes: NodeAttributes,
-    make: (staged: string) => Promise<void>,
+    make: (directory: string, name: string) => Promise<void>,
   ): Promise<void> {
     const place = await this.#place(path);
     const besides = dirname(this.#tree.upperDir);
-    const stagedName = `.merge.${randomBytes(6).toString('hex')}`;
+    const stagedName = `${stagedPrefix}${randomBytes(6).toString('hex')}`;
     const staged = join(besides, stagedName);
     try {
-      await make(staged);
+      await make(besides, stagedName);
       await setAttributes(this.#server, besides, stagedName, attributes);
       await this.#clear(place);
       const { parent, name } = splitPath(place.path);

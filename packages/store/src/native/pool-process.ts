@@ -9,7 +9,9 @@ interface Pending {
   readonly operation: string;
   readonly fields: Buffer[];
   readonly resolve: (fields: Buffer[]) => void;
-  readonly reject: (error: Error) => void;
+  readonly reject: (error: unknown) => void;
+  readonly signal: AbortSignal | undefined;
+  readonly cancel: () => void;
 }
 
 /** The exit code of a program that did not get the lock. */
@@ -42,15 +44,19 @@ export class PoolProcess {
     );
   }
 
-  call(operation: string, fields: readonly (string | Buffer)[]): Promise<Buffer[]> {
+  /** A call that is given up settles once the program has stopped working on it. */
+  call(operation: string, fields: readonly (string | Buffer)[], signal?: AbortSignal): Promise<Buffer[]> {
     return new Promise((resolve, reject) => {
       if (this.#endedWith !== undefined) {
         reject(this.#endedWith);
         return;
       }
+      signal?.throwIfAborted();
       const id = this.#nextId++;
       const request = encodeRequest(id, [operation, ...fields]);
-      this.#pending.set(id, { operation, fields: [], resolve, reject });
+      const cancel = () => this.#child.stdin.write(encodeRequest(0, ['cancel', String(id)]));
+      signal?.addEventListener('abort', cancel);
+      this.#pending.set(id, { operation, fields: [], resolve, reject, signal, cancel });
       this.#child.stdin.write(request);
     });
   }
@@ -70,9 +76,13 @@ export class PoolProcess {
       return;
     }
     this.#pending.delete(frame.id);
+    pending.signal?.removeEventListener('abort', pending.cancel);
     if (frame.status === 'failed') {
       const [errno, message] = frame.fields.map((field) => field.toString());
-      pending.reject(errorOfErrno(errno ?? 'EIO', message ?? pending.operation));
+      const cancelled = errno === 'ECANCELED' && pending.signal?.aborted;
+      pending.reject(
+        cancelled ? pending.signal.reason : errorOfErrno(errno ?? 'EIO', message ?? pending.operation),
+      );
     } else {
       pending.resolve(pending.fields.length === 0 ? frame.fields : [...pending.fields, ...frame.fields]);
     }
@@ -88,7 +98,10 @@ export class PoolProcess {
           hint: 'Restart the daemon; `make -C guest` builds the program if it is missing.',
         });
     this.#endedWith = failure;
-    for (const pending of this.#pending.values()) pending.reject(failure);
+    for (const pending of this.#pending.values()) {
+      pending.signal?.removeEventListener('abort', pending.cancel);
+      pending.reject(failure);
+    }
     this.#pending.clear();
     this.#noteIdle();
     return failure;

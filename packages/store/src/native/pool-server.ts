@@ -10,6 +10,11 @@ export interface PoolServerOptions {
   readonly lockWaitMs?: number;
 }
 
+/** What coppice-pool is asked. Fields are text or bytes without NUL; those of the answer are bytes. */
+export interface PoolCalls {
+  call(operation: string, ...fields: (string | Buffer)[]): Promise<Buffer[]>;
+}
+
 const firstPauseMs = 20;
 const longestPauseMs = 2_000;
 /** A call that comes while the program is started again waits that long for it. */
@@ -25,7 +30,7 @@ const restartHint =
  * A program that dies fails the calls under way, of which nobody knows how far they came, and another one is started. One
  * that never answered is not: what keeps it from starting is for the caller to hear.
  */
-export class PoolServer {
+export class PoolServer implements PoolCalls {
   readonly #options: PoolServerOptions;
   #process: PoolProcess;
   /** Why it does not answer now; undefined while it does. */
@@ -45,14 +50,13 @@ export class PoolServer {
     return this.#trouble?.error.message;
   }
 
-  /** Fields are text or bytes without NUL. The answer's fields are bytes. */
-  async call(operation: string, ...fields: (string | Buffer)[]): Promise<Buffer[]> {
-    for (const field of fields) {
-      if (typeof field === 'string' ? field.includes('\0') : field.includes(0))
-        throw new CoppiceError('invalid_argument', `${operation}: a path holds a NUL character.`);
-    }
-    if (this.#trouble !== undefined) await this.#untilOver(this.#trouble);
-    return this.#process.call(operation, fields);
+  call(operation: string, ...fields: (string | Buffer)[]): Promise<Buffer[]> {
+    return this.#call(operation, fields, undefined);
+  }
+
+  /** The same calls for who may give up: what is under way then ends soon, and fails with the signal's reason. */
+  until(signal: AbortSignal | undefined): PoolCalls {
+    return { call: (operation, ...fields) => this.#call(operation, fields, signal) };
   }
 
   /** Lets calls under way finish, then ends the program. */
@@ -108,5 +112,18 @@ export class PoolServer {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  async #call(
+    operation: string,
+    fields: readonly (string | Buffer)[],
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer[]> {
+    for (const field of fields) {
+      if (typeof field === 'string' ? field.includes('\0') : field.includes(0))
+        throw new CoppiceError('invalid_argument', `${operation}: a path holds a NUL character.`);
+    }
+    if (this.#trouble !== undefined) await this.#untilOver(this.#trouble);
+    return this.#process.call(operation, fields, signal);
   }
 }

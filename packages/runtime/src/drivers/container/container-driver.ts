@@ -183,6 +183,11 @@ export class ContainerDriver implements Driver {
     return machine;
   }
 
+  async discard(id: string): Promise<void> {
+    checkId(id);
+    await this.#clear(id);
+  }
+
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const found = new Set(this.#listRunDirs());
     for (const name of this.#cgroups.list()) {

@@ -132,6 +132,11 @@ export class GvisorDriver implements Driver {
     return [];
   }
 
+  async discard(id: string): Promise<void> {
+    checkId(id);
+    await this.#cleanUp(id);
+  }
+
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
     const removed: string[] = [];
     for (const id of this.#listIds()) {
