@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { accessOf } from '@coppice/protocol';
 import { z } from 'zod';
 import { toolGroups } from '../packages/daemon/src/doors/mcp/registry.ts';
 import type { Tool } from '../packages/daemon/src/doors/mcp/tool.ts';
@@ -52,11 +53,11 @@ const answer = (tool: Tool): string => {
     .join(' ');
 };
 
-const traits = ({ annotations, scope }: Tool): string =>
+const traits = ({ annotations, actions }: Tool): string =>
   [
     annotations.readOnlyHint ? 'read-only' : annotations.destructiveHint ? 'destructive' : 'changes things',
     ...(annotations.idempotentHint ? ['idempotent'] : []),
-    ...(scope === 'admin' ? ['admin token'] : []),
+    ...(actions.some((action) => accessOf(action) === 'admin') ? ['admin token'] : []),
   ].join(', ');
 
 const section = (tool: Tool): string =>

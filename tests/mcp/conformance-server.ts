@@ -30,7 +30,7 @@ const tool = (
     name,
     title: name,
     description: 'For the conformance suite; do not use it otherwise.',
-    scope: 'admin',
+    actions: ['health'],
     annotations: readOnly,
     input,
     output: z.object({}),

@@ -55,6 +55,79 @@ test('ownership and the client itself go on after the daemon was killed and star
   await ann.ok('workspace_destroy', { workspace_id: 'kept' });
 });
 
+test('a session looks into, grows from and deletes its own snapshots only, also by their ids', async () => {
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  await using bob = await Agent.overHttp(daemon, { session: 'bob' });
+  for (const [agent, name] of [
+    [ann, 'of-ann'],
+    [bob, 'of-bob'],
+  ] as const) {
+    await agent.ok('workspace_create', { name });
+    await agent.ok('file_write', { workspace_id: name, path: '/root/whose', content: name });
+  }
+  const take = async (name: string) =>
+    (await ann.ok<{ snapshot_id: string }>('snapshot_create', { workspace_id: 'of-ann', name })).snapshot_id;
+  const theirs = await take('private');
+  const attempts = (snapshot_name: string) =>
+    [
+      ['snapshot_delete', { snapshot_name }],
+      ['snapshot_restore', { snapshot_name }],
+      ['snapshot_diff', { snapshot_name }],
+      ['workspace_fork', { snapshot_name }],
+      ['workspace_batch_fork', { snapshot_name, count: 1 }],
+    ] as const;
+  const refuses = async (): Promise<void> => {
+    for (const ref of [theirs, 'of-ann:private'])
+      for (const [tool, args] of attempts(ref))
+        expect(await bob.refused(tool, { workspace_id: 'of-bob', ...args }), `${tool} ${ref}`).toMatch(
+          /^(forbidden|not_found): /,
+        );
+    const swarm = {
+      golden_workspace: 'of-bob',
+      snapshot_name: theirs,
+      tasks: [{ name: 'a', command: 'true' }],
+    };
+    expect(await bob.refused('swarm_run', swarm)).toContain('the session ann');
+  };
+  await refuses();
+
+  // What a workspace grew from is its own past: it may be grown from again, and belongs to whoever had it before.
+  const { workspace_id: grown } = await ann.ok<{ workspace_id: string }>('workspace_fork', {
+    workspace_id: 'of-ann',
+    snapshot_name: 'private',
+  });
+  await bob.ok('workspace_adopt', { workspace_id: grown, force: true });
+  await bob.ok('snapshot_restore', { workspace_id: grown, snapshot_name: theirs });
+  const past = { workspace_id: grown, snapshot_name: theirs };
+  expect(await bob.refused('snapshot_delete', past)).toContain('the session ann');
+  await bob.ok('workspace_destroy', { workspace_id: grown });
+
+  // It stays with its session when its workspace is gone.
+  await ann.ok('workspace_destroy', { workspace_id: 'of-ann' });
+  await refuses();
+  await ann.ok('workspace_create', { name: 'next-of-ann' });
+  const left = { workspace_id: 'next-of-ann', snapshot_name: theirs };
+  const { workspace_id: again } = await ann.ok<{ workspace_id: string }>('workspace_fork', left);
+  const read = { workspace_id: again, path: '/root/whose' };
+  expect(await ann.ok('file_read', read)).toMatchObject({ content: 'of-ann' });
+  await ann.ok('workspace_destroy', { workspace_id: again });
+  await ann.ok('snapshot_delete', left);
+  await ann.ok('workspace_destroy', { workspace_id: 'next-of-ann' });
+  await bob.ok('workspace_destroy', { workspace_id: 'of-bob' });
+});
+
+test('after a restart a session that was just at work is not taken from without force', async () => {
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  await ann.ok('workspace_create', { name: 'of-ann' });
+  await daemon.kill();
+  await daemon.restart();
+  await using bob = await Agent.overHttp(daemon, { session: 'bob' });
+  expect(await bob.refused('workspace_adopt', { workspace_id: 'of-ann' })).toContain('at work');
+  expect(await bob.ok('workspace_adopt')).toMatchObject({ adopted_count: 0, error_count: 1 });
+  await using still = await Agent.overHttp(daemon, { session: 'ann' });
+  await still.ok('workspace_destroy', { workspace_id: 'of-ann' });
+});
+
 test('workspaces that were made without an agent belong to no session, and are adopted without force', async () => {
   const made = await daemon.client.sandboxes.create({ name: 'by-hand' });
   await using ann = await Agent.overHttp(daemon, { session: 'ann' });

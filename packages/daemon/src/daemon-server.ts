@@ -85,6 +85,7 @@ export class DaemonServer {
     });
     await registerMcp(http, {
       services,
+      calls,
       version,
       transferDir: config.transfer_dir ?? home.transferDir,
       vaultDir: home.vaultDir,

@@ -297,6 +297,7 @@ export class Daemon {
       snapshots: {
         create: (ref, input, call) => snapshots.create(ref, input, call),
         list: (ref) => snapshots.list(ref),
+        labels: (ref) => snapshots.labels(ref),
         get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
         update: (ref, input) => snapshots.update(ref, input),
         delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),

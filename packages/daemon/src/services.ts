@@ -78,6 +78,8 @@ export interface Services {
       options?: CallOptions,
     ): Promise<Snapshot>;
     list(sandboxRef?: string): Promise<Snapshot[]>;
+    /** Labels of its sandbox: as they are, or as they were when it was taken where that is gone. */
+    labels(snapshotRef: string): Readonly<Record<string, string>>;
     /** By id, or `sandbox:name`; with a sandbox given also by its name alone. */
     get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot>;
     update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot>;

@@ -66,6 +66,16 @@ describe('sandboxes', () => {
     expect(await code(sandbox.update({ env: { A: 'a\0b' } }))).toBe('invalid_argument');
     const many = Object.fromEntries(Array.from({ length: 1024 }, (_, index) => [`V${index}`, '']));
     expect(await code(sandbox.update({ env: many }))).toBe('invalid_argument');
+    // The kernel counts bytes, with the name.
+    expect(await code(sandbox.update({ env: { LONG: 'é'.repeat(65_534) } }))).toBe('invalid_argument');
+    // More than a process can be given, though each step is small.
+    const large = (from: number) =>
+      Object.fromEntries([0, 1, 2, 3, 4].map((index) => [`L${from + index}`, 'x'.repeat(120_000)]));
+    await sandbox.update({ env: large(0) });
+    expect(await code(sandbox.update({ env: large(5) }))).toBe('invalid_argument');
+    expect(await code(sandbox.fork({ env: large(5) }))).toBe('invalid_argument');
+    const { id } = await sandbox.snapshot();
+    expect(await code(daemon.client.sandboxes.create({ from: id, env: large(5) }))).toBe('invalid_argument');
     expect(await output(sandbox.id, 'echo $A')).toBe('1');
   });
 

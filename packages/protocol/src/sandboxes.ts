@@ -31,13 +31,41 @@ export const networkPatchSchema = z.strictObject({
   allow_host_ports: z.array(portSchema).max(64).optional(),
 });
 
-export const environmentSchema = z
-  .record(
-    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/, 'must be a variable name'),
-    z.string().max(131_072),
-  )
-  .refine((env) => Object.values(env).every((value) => !value.includes('\0')), 'a value holds a NUL byte')
-  .refine((env) => Object.keys(env).length <= 1024, 'more than 1024 variables');
+/** The kernel gives a process 128 KiB for one variable, with its name, and 2 MiB for all and the command line together. */
+const variableBytes = 131_072;
+const environmentBytes = 1_048_576;
+const mostVariables = 1024;
+
+const variableNameSchema = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/, 'must be a variable name');
+const variableSchema = z
+  .string()
+  .max(variableBytes)
+  .refine((value) => !value.includes('\0'), 'holds a NUL byte');
+
+const bytesOf = (name: string, value: string): number => name.length + Buffer.byteLength(value) + 2;
+
+/** Holds for what is asked for, and again for what it becomes together with what was there. */
+const refuseLarge = (
+  env: Readonly<Record<string, string | null>>,
+  context: z.RefinementCtx<Record<string, string | null>>,
+): void => {
+  const entries = Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== null);
+  const message = entries.some(([name, value]) => bytesOf(name, value) > variableBytes)
+    ? `a variable is larger than ${variableBytes} bytes`
+    : entries.length > mostVariables
+      ? `more than ${mostVariables} variables`
+      : entries.reduce((sum, [name, value]) => sum + bytesOf(name, value), 0) > environmentBytes
+        ? `larger than ${environmentBytes} bytes in all`
+        : undefined;
+  if (message !== undefined) context.addIssue({ code: 'custom', message, input: env });
+};
+
+export const environmentSchema = z.record(variableNameSchema, variableSchema).superRefine(refuseLarge);
+
+/** Merged into what is there; null removes a variable. */
+export const environmentPatchSchema = z
+  .record(variableNameSchema, variableSchema.nullable())
+  .superRefine(refuseLarge);
 
 export const labelsSchema = z
   .record(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}$/, 'must be a label name'), z.string().max(256))
@@ -79,11 +107,8 @@ export type CreateSandbox = z.infer<typeof createSandboxSchema>;
 export const updateSandboxSchema = z.strictObject({
   name: nameSchema.optional(),
   labels: labelsSchema.optional(),
-  /** Merged into the environment that later processes get; null removes a variable. */
-  env: z
-    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/), z.string().max(131_072).nullable())
-    .refine((env) => Object.values(env).every((value) => !value?.includes('\0')), 'a value holds a NUL byte')
-    .optional(),
+  /** For processes that start later. */
+  env: environmentPatchSchema.optional(),
   cpus: limits.cpus.optional(),
   memory_mb: limits.memory_mb.optional(),
   disk_mb: limits.disk_mb.optional(),

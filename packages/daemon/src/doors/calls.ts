@@ -1,4 +1,4 @@
-import { CoppiceError, type Route, type RouteName, routes } from '@coppice/protocol';
+import { CoppiceError, type Route, type RouteName, type Routes, routes } from '@coppice/protocol';
 import type { z } from 'zod';
 import type { Principal, Progress } from '../services.ts';
 import type { Call, Handlers } from './call.ts';
@@ -79,3 +79,11 @@ const parse = (schema: z.ZodType | undefined, value: unknown, where: string): un
 };
 
 async function* noBytes(): AsyncGenerator<Uint8Array> {}
+
+/** What a door inside the daemon gives for a call, before it is validated. */
+export type CallInput<N extends RouteName> = Given<Routes[N], 'params'> &
+  Given<Routes[N], 'query'> &
+  Given<Routes[N], 'body'>;
+type Given<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
+  ? { readonly [P in K]: z.input<S> }
+  : { readonly [P in K]?: undefined };

@@ -22,10 +22,13 @@ const describeIssues = (error: ZodError, where: string): string =>
     })
     .join('; ');
 
+/** For callers of HTTP. */
+export const inputHint = 'See /docs for what this call takes.';
+
 /** What zod found wrong, as one of our errors. */
 export const invalidInput = (error: ZodError, where: string): CoppiceError =>
   new CoppiceError('invalid_argument', describeIssues(error, where), {
-    hint: 'See /docs for what this call takes.',
+    hint: inputHint,
     details: {
       issues: error.issues.slice(0, 20).map((issue) => ({
         path: issue.path.map((part) => String(part).slice(0, longestSaid)),

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { CoppiceError, type CreatedSandbox } from '@coppice/protocol';
+import { CoppiceError, type CreatedSandbox, environmentSchema } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -40,6 +40,7 @@ export class SandboxCreator {
   /** The caller holds the snapshot's lock where there is one. */
   async create(plan: SandboxPlan, growth?: Growth): Promise<CreatedSandbox> {
     const beganMs = performance.now();
+    assertEnvironment(plan.env);
     await this.#core.swept;
     this.#admit(plan);
     const warm = growth === undefined ? this.#pool.take(plan) : undefined;
@@ -197,6 +198,15 @@ export class SandboxCreator {
     assertMemory(memoryMb, plan.memoryMb, totalMemoryMb);
     assertNameFree(this.#core.state, plan.name);
   }
+}
+
+/** Of what it is to have in all: what a snapshot or an earlier change brought, and what is asked for now. */
+export function assertEnvironment(env: Readonly<Record<string, string>>): void {
+  const problem = environmentSchema.safeParse(env).error?.issues[0];
+  if (problem === undefined) return;
+  throw new CoppiceError('invalid_argument', `its environment would be refused: ${problem.message}`, {
+    hint: 'Take variables away: give them null. Put what is large into a file.',
+  });
 }
 
 export function assertMemory(usedMb: number, wantedMb: number, totalMb: number | null): void {

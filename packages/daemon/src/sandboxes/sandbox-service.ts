@@ -16,15 +16,13 @@ import type { ImageRef, ImageService } from '../images/image-service.ts';
 import type { CallOptions } from '../services.ts';
 import type { Core } from './core.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
-import { assertMemory, type SandboxCreator } from './sandbox-creator.ts';
+import { assertEnvironment, assertMemory, type SandboxCreator } from './sandbox-creator.ts';
 import { hostnameOf, type SandboxNames } from './sandbox-names.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import { sandboxView } from './views.ts';
 import { checkWorkspace } from './workspace-check.ts';
 
 type NamedInput = CreateSandbox & { readonly name: string; readonly workspaceIdentity?: string };
-
-const mostVariables = 1024;
 
 export interface SandboxServiceParts {
   readonly core: Core;
@@ -237,10 +235,7 @@ export class SandboxService {
 
   /** What creation would refuse too. */
   #checkLimits(before: SandboxRecord, after: SandboxRecord): void {
-    if (Object.keys(after.env).length > mostVariables)
-      throw new CoppiceError('invalid_argument', `it would have more than ${mostVariables} variables`, {
-        hint: 'Take some away: give them null.',
-      });
+    assertEnvironment(after.env);
     const addedMb = after.memoryMb - before.memoryMb;
     if (before.state === 'running' && addedMb > 0)
       assertMemory(this.#core.state.sandboxes.sums().memoryMb, addedMb, this.#config.limits.total_memory_mb);

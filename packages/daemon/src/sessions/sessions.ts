@@ -20,6 +20,7 @@ export class Sessions {
   readonly #maxSandboxes: number;
   readonly #liveForMs: number;
   readonly #nowMs: () => number;
+  readonly #startedMs: number;
   readonly #lastSeenMs = new Map<string, number>();
   readonly #calls = new Map<string, number>();
   readonly #reserved = new Map<string, number>();
@@ -29,6 +30,7 @@ export class Sessions {
     this.#maxSandboxes = maxSandboxes;
     this.#liveForMs = liveForMs;
     this.#nowMs = nowMs;
+    this.#startedMs = nowMs();
   }
 
   /** Returns the function that ends the call. */
@@ -44,9 +46,10 @@ export class Sessions {
     };
   }
 
+  /** Who called just before the daemon was started again is not known: for a while, every session may be live. */
   isLive(session: string): boolean {
-    const seenMs = this.#lastSeenMs.get(session);
-    return this.#calls.has(session) || (seenMs !== undefined && this.#nowMs() - seenMs < this.#liveForMs);
+    const seenMs = this.#lastSeenMs.get(session) ?? this.#startedMs;
+    return this.#calls.has(session) || this.#nowMs() - seenMs < this.#liveForMs;
   }
 
   /** Holds room for that many new sandboxes while the work goes on: two calls at once do not share the last place. */

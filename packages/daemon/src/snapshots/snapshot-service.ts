@@ -60,6 +60,11 @@ export class SnapshotService {
     return snapshotView(this.#find(snapshotRef, sandboxRef));
   }
 
+  labels(snapshotRef: string): Readonly<Record<string, string>> {
+    const { sandboxId, shape } = this.#find(snapshotRef);
+    return this.#core.state.sandboxes.byId(sandboxId)?.labels ?? shape.labels;
+  }
+
   /** Somebody asked for it now: it is automatic no more, and stays until it is deleted. */
   async update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot> {
     const { locks, state, journal, finder } = this.#core;

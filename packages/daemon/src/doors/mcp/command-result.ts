@@ -54,16 +54,15 @@ export interface CommandOutcome {
 
 const run = (context: ToolContext, id: string, request: CommandRequest): Promise<ExecResult> =>
   inShell(request.command, request.workdir, (words) =>
-    context.services.exec.run(
-      id,
-      {
+    context.call('exec', {
+      params: { sandbox: id },
+      body: {
         ...words,
         env: request.env === undefined ? undefined : { ...request.env },
         timeout_ms: Math.ceil(request.timeout_secs * 1000),
         max_output_bytes: Math.max(keptBytes, request.max_output_bytes),
       },
-      context.signal,
-    ),
+    }),
   );
 
 /** Runs a command line as an agent asked for it, and cuts what is too much for an answer. */
@@ -147,13 +146,10 @@ class Spool {
     const id = this.#rest === undefined ? this.#id : this.#rest.workspace?.id;
     if (id === undefined) return false;
     try {
-      await this.#context.services.files.write(
-        id,
-        { path, parents: true },
-        (async function* () {
-          yield bytes;
-        })(),
-      );
+      const upload = (async function* () {
+        yield bytes;
+      })();
+      await this.#context.call('writeFile', { params: { sandbox: id }, query: { path } }, { upload });
       return true;
     } catch (error) {
       if (error instanceof CoppiceError && error.code !== 'internal') return false;

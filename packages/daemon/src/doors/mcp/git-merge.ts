@@ -152,15 +152,16 @@ export class GitMerge {
 
   async #fetch(theirs: GuestGit, source: MergePlace, base: string, ref: string): Promise<void> {
     const file = `/tmp/coppice-merge-${randomBytes(6).toString('hex')}.bundle`;
-    const { files } = this.#context.services;
+    const context = this.#context;
+    const query = { path: file };
     try {
       await theirs.run(['bundle', 'create', '--quiet', file, 'HEAD', '--not', base], { timeoutSecs: 300 });
-      const { bytes } = await files.read(source.id, file, {});
-      await files.write(this.#target.id, { path: file, parents: true }, bytes);
+      const { bytes } = await context.call('readFile', { params: { sandbox: source.id }, query });
+      await context.call('writeFile', { params: { sandbox: this.#target.id }, query }, { upload: bytes });
       await this.#git.run(['fetch', '--quiet', '--no-tags', file, `HEAD:${ref}`], { timeoutSecs: 300 });
     } finally {
       for (const id of [source.id, this.#target.id])
-        await files.remove(id, file, false).catch((error: unknown) => {
+        await context.call('removeFile', { params: { sandbox: id }, query }).catch((error: unknown) => {
           if (!(error instanceof CoppiceError)) throw error;
         });
     }

@@ -23,27 +23,27 @@ export const readGuestFile = async (
   limit: number,
 ): Promise<GuestFile> => {
   // One byte more than asked for tells whether there is more.
-  const { bytes: source, sizeBytes } = await context.services.files.read(id, path, {
-    offset,
-    length: limit + 1,
+  const params = { sandbox: id };
+  const { bytes: source, sizeBytes } = await context.call('readFile', {
+    params,
+    query: { path, offset, length: limit + 1 },
   });
   const gathered = new GatheredBytes();
-  for await (const chunk of source) gathered.add(chunk);
+  for await (const chunk of source) gathered.add(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length));
   const read = gathered.bytes;
   const truncated = read.length > limit;
   let part = truncated ? read.subarray(0, limit) : read;
   const { isText, mimeType } = fileType(path, part, truncated);
   if (isText && truncated) part = part.subarray(0, part.length - unfinishedTail(part));
-  const whole = truncated ? await wholeSize(context, id, path) : offset + read.length;
+  const whole = truncated
+    ? (await context.call('statFile', { params, query: { path } })).size_bytes
+    : offset + read.length;
   return {
     content: part.toString(isText ? 'utf8' : 'base64'),
     encoding: isText ? 'utf-8' : 'base64',
     mimeType,
-    sizeBytes: sizeBytes < 0 && truncated ? null : whole,
+    sizeBytes: sizeBytes === undefined && truncated ? null : whole,
     bytes: part.length,
     truncated,
   };
 };
-
-const wholeSize = async (context: ToolContext, id: string, path: string): Promise<number> =>
-  (await context.services.files.stat(id, path)).size_bytes;

@@ -95,17 +95,16 @@ export class GuestGit {
     this.#context.secrets.addEnvironment(options.env ?? {});
     const common = ['-c', 'safe.directory=*', '-c', `credential.helper=${credentialHelper}`];
     try {
-      return await this.#context.services.exec.run(
-        this.#id,
-        {
+      return await this.#context.call('exec', {
+        params: { sandbox: this.#id },
+        body: {
           command: ['git', ...common, ...args],
           env: { GIT_TERMINAL_PROMPT: '0', LC_ALL: 'C', ...options.env },
-          timeout_ms: timeoutSecs * 1000,
+          timeout_ms: Math.ceil(timeoutSecs * 1000),
           max_output_bytes: options.maxOutputBytes ?? 4 * 1024 * 1024,
           ...(options.stdin === undefined ? {} : { stdin: options.stdin }),
         },
-        this.#context.signal,
-      );
+      });
     } catch (error) {
       if (!(error instanceof CoppiceError) || error.code !== 'not_found' || !/\bgit\b/.test(error.message))
         throw error;

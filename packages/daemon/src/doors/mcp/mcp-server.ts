@@ -1,4 +1,4 @@
-import { CoppiceError } from '@coppice/protocol';
+import { type Action, CoppiceError } from '@coppice/protocol';
 import {
   type CallToolResult,
   ProtocolError,
@@ -11,7 +11,7 @@ import { redact } from '../../redaction/redact.ts';
 import { invalidInput } from '../problem.ts';
 import { getPrompt, prompts } from './prompts.ts';
 import type { ToolSet } from './registry.ts';
-import { listResources, readResource, resourceTemplates } from './resources.ts';
+import { listResources, readResource, resourceActions, resourceTemplates } from './resources.ts';
 import type { Tool } from './tool.ts';
 import { type Caller, type McpParts, ToolContext } from './tool-context.ts';
 import { toFailure } from './tool-failure.ts';
@@ -53,12 +53,14 @@ export const createMcpServer = (options: McpServerOptions): Server => {
     { name: 'coppice', title: 'Coppice', version },
     { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions: tools.explain(instructions) },
   );
-  const contextOf = (request: ServerContext): ToolContext =>
-    new ToolContext(parts, {
+  const contextOf = (request: ServerContext, actions: readonly Action[] = resourceActions): ToolContext => {
+    const caller = {
       ...options.caller,
       signal: AbortSignal.any([options.caller.signal, request.mcpReq.signal]),
       report: reporter(request),
-    });
+    };
+    return new ToolContext(parts, caller, actions);
+  };
   server.setRequestHandler('tools/list', async () => ({ tools: [...tools.listings] }));
   server.setRequestHandler('tools/call', async ({ params }, request) => {
     const tool = tools.find(params.name);
@@ -67,7 +69,8 @@ export const createMcpServer = (options: McpServerOptions): Server => {
         ProtocolErrorCode.InvalidParams,
         `there is no tool ${params.name}; tools/list names those there are`,
       );
-    return call(options, tool, params.arguments ?? {}, contextOf(request));
+    const context = contextOf(request, [...tool.actions, ...(tool.extras ?? [])]);
+    return call(options, tool, params.arguments ?? {}, context);
   });
   server.setRequestHandler('resources/list', async (_request, request) => {
     const context = contextOf(request);
@@ -96,7 +99,7 @@ const call = async (
   given: Record<string, unknown>,
   context: ToolContext,
 ): Promise<CallToolResult> => {
-  const leave = context.sessions.enter(context.session);
+  const leave = options.parts.sessions.enter(context.session);
   try {
     const input = tool.input.safeParse(given);
     if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));

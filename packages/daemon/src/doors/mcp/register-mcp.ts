@@ -9,14 +9,17 @@ import { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import { Vault } from '../../notes/vault.ts';
 import type { Principal, Services } from '../../services.ts';
 import { Sessions } from '../../sessions/sessions.ts';
+import type { Calls } from '../calls.ts';
 import type { HttpServer } from '../http/server.ts';
 import { createMcpServer } from './mcp-server.ts';
 import { PendingCalls } from './pending-calls.ts';
 import { isProfile, type Profile, profiles, ToolSet } from './registry.ts';
 import { asSingleRequest, SingleExchange } from './single-exchange.ts';
+import { mayEver } from './tool-context.ts';
 
 export interface RegisterMcpOptions {
   readonly services: Services;
+  readonly calls: Calls;
   readonly version: string;
   /** The one directory of this machine that file_upload and file_download reach. */
   readonly transferDir: string;
@@ -44,6 +47,7 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
   const { app } = door;
   const parts = {
     services: options.services,
+    calls: options.calls,
     sessions: new Sessions({ maxSandboxes: options.maxSandboxesPerSession }),
     transfers: await ConfinedDirectory.open(
       options.transferDir,
@@ -54,9 +58,10 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
     preparing: new KeyedLock(),
   };
   const toolSets = new Map<string, ToolSet>();
-  const toolSet = (profile: Profile, isAdmin: boolean): ToolSet => {
-    const key = `${profile} ${isAdmin}`;
-    const known = toolSets.get(key) ?? ToolSet.of(profile, isAdmin);
+  /** Tokens of one kind may do the same, each to its own. */
+  const toolSet = (profile: Profile, principal: Principal): ToolSet => {
+    const key = `${profile} ${principal.scope.kind}`;
+    const known = toolSets.get(key) ?? ToolSet.of(profile, (action) => mayEver(principal, action));
     toolSets.set(key, known);
     return known;
   };
@@ -64,7 +69,7 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
   const serverFor = ({ principal, session, profile, signal }: McpCall): Server =>
     createMcpServer({
       parts,
-      tools: toolSet(profile, principal.scope.kind === 'admin'),
+      tools: toolSet(profile, principal),
       caller: { principal, session, signal },
       version: options.version,
       onInternalError: options.onInternalError,

@@ -1,3 +1,4 @@
+import type { Action } from '@coppice/protocol';
 import type { Tool as ToolListing } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Tool } from './tool.ts';
@@ -63,9 +64,10 @@ export class ToolSet {
     this.listings = tools.map((tool) => listing(tool, this.explain(tool.description)));
   }
 
-  static of(profile: Profile, isAdmin: boolean): ToolSet {
+  /** Of the profile, all whose every action the token may do. */
+  static of(profile: Profile, may: (action: Action) => boolean): ToolSet {
     const chosen = profile === 'core' ? core.map((name) => byName.get(name)!) : allTools;
-    return new ToolSet(isAdmin ? chosen : chosen.filter((tool) => tool.scope === 'sandbox'));
+    return new ToolSet(chosen.filter(({ actions }) => actions.every(may)));
   }
 
   find(name: string): Tool | undefined {

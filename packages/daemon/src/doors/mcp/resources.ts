@@ -1,4 +1,4 @@
-import { CoppiceError, type LineageNode } from '@coppice/protocol';
+import { type Action, CoppiceError, type LineageNode } from '@coppice/protocol';
 import type { ReadResourceResult, Resource, ResourceTemplateType } from '@modelcontextprotocol/server';
 import { readGuestFile } from './guest-file.ts';
 import type { ToolContext } from './tool-context.ts';
@@ -22,19 +22,29 @@ export const resourceTemplates: readonly ResourceTemplateType[] = [
   },
 ];
 
+/** All that reading them does, as the table of scopes names it. */
+export const resourceActions: readonly Action[] = [
+  'lineage',
+  'listJobs',
+  'readFile',
+  'statFile',
+  'readJob',
+  'getJob',
+];
+
+const lineageResource: Resource = {
+  uri: lineageUri,
+  name: 'lineage',
+  title: 'What grew from what',
+  description: 'The tree of images, workspaces and snapshots.',
+  mimeType: 'text/plain',
+};
+
 export const listResources = async (context: ToolContext): Promise<Resource[]> => {
-  const resources: Resource[] = [
-    {
-      uri: lineageUri,
-      name: 'lineage',
-      title: 'What grew from what',
-      description: 'The tree of images, workspaces and snapshots.',
-      mimeType: 'text/plain',
-    },
-  ];
+  const resources: Resource[] = context.may('lineage') ? [lineageResource] : [];
   for (const sandbox of await context.visible()) {
     if (sandbox.state !== 'running' || !context.owns(sandbox)) continue;
-    for (const job of await context.services.jobs.list(sandbox.id))
+    for (const job of (await context.call('listJobs', { params: { sandbox: sandbox.id } })).items)
       resources.push({
         uri: `coppice://sandbox/${sandbox.id}/job/${job.id}/log`,
         name: `${sandbox.name} job ${job.id}`,
@@ -88,10 +98,10 @@ const readFile = async (
 };
 
 const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise<string> => {
-  const id = context.own(ref);
-  const query = { cursor: 0, max_bytes: readLimitBytes, wait_ms: 0 };
-  const { entries, cursor, dropped_bytes: dropped } = await context.services.jobs.readLog(id, jobId, query);
-  const { log_bytes: size } = await context.services.jobs.get(id, jobId);
+  const params = { sandbox: context.own(ref), job: jobId };
+  const query = { max_bytes: readLimitBytes };
+  const { entries, cursor, dropped_bytes: dropped } = await context.call('readJob', { params, query });
+  const { log_bytes: size } = await context.call('getJob', { params });
   const lost = dropped > 0 ? `[LOST: the first ${dropped} bytes; the log keeps the newest part]\n` : '';
   const rest = size > cursor ? `\n[TRUNCATED: call exec_poll with cursor=${cursor} for the rest]` : '';
   return `${lost}${entries.map((entry) => entry.text).join('')}${rest}`;
@@ -100,11 +110,9 @@ const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise
 const label = (node: LineageNode): string =>
   `${node.kind} ${node.name} (${node.id}${node.state === null ? '' : `, ${node.state}`}${node.has_memory ? ', with memory' : ''})`;
 
-/** An indented tree; what a sandbox's own token may not see is left out. */
+/** An indented tree. */
 const lineageText = async (context: ToolContext): Promise<string> => {
-  const all = await context.services.compare.lineage();
-  const visible = new Set((await context.visible()).map((sandbox) => sandbox.id));
-  const nodes = context.isAdmin ? all : all.filter((node) => visible.has(node.id));
+  const { nodes } = await context.call('lineage', {});
   const known = new Set(nodes.map((node) => node.id));
   const children = Map.groupBy(nodes, (node) =>
     node.parent !== null && known.has(node.parent) ? node.parent : '',

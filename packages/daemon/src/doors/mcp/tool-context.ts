@@ -1,14 +1,26 @@
-import { CoppiceError, covers, type Sandbox } from '@coppice/protocol';
+import {
+  type Action,
+  accessOf,
+  CoppiceError,
+  covers,
+  type RouteName,
+  type Sandbox,
+  type Snapshot,
+} from '@coppice/protocol';
 import type { KeyedLock } from '../../journal/keyed-lock.ts';
 import type { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import type { Vault } from '../../notes/vault.ts';
 import { Secrets } from '../../redaction/secrets.ts';
-import type { Principal, Services } from '../../services.ts';
+import type { Principal, Progress, Services } from '../../services.ts';
 import { ownedBy, ownerOf, type Sessions } from '../../sessions/sessions.ts';
+import type { Handlers } from '../call.ts';
+import type { CallInput, Calls } from '../calls.ts';
 
 /** What every call of a tool shares. */
 export interface McpParts {
+  /** For looking at what there is; whatever a tool does goes through `calls`, as it does for every door. */
   readonly services: Services;
+  readonly calls: Calls;
   readonly sessions: Sessions;
   readonly transfers: ConfinedDirectory;
   readonly vault: Vault;
@@ -24,36 +36,72 @@ export interface Caller {
   readonly report: (message: string, fraction?: number) => void;
 }
 
+interface CallExtras {
+  readonly upload?: AsyncIterable<Uint8Array>;
+  readonly progress?: Progress;
+}
+
 const heartbeatMs = 5_000;
 
-/** One call of a tool: who calls, what they may reach, and the services behind. */
+/** One call of a tool: who calls, what they may reach, and all that the tool may do. */
 export class ToolContext {
-  readonly services: Services;
-  readonly sessions: Sessions;
-  readonly transfers: ConfinedDirectory;
-  readonly vault: Vault;
   readonly preparing: KeyedLock;
   readonly session: string;
   readonly signal: AbortSignal;
   readonly report: (message: string, fraction?: number) => void;
   /** Of every sandbox that this call looked at, and of its own arguments; answers are without them. */
   readonly secrets = new Secrets();
+  readonly #parts: McpParts;
   readonly #principal: Principal;
+  readonly #actions: ReadonlySet<Action>;
 
-  constructor(parts: McpParts, caller: Caller) {
-    this.services = parts.services;
-    this.sessions = parts.sessions;
-    this.transfers = parts.transfers;
-    this.vault = parts.vault;
+  /** `actions`: all that may be done in this context, by tokens that may. */
+  constructor(parts: McpParts, caller: Caller, actions: readonly Action[]) {
+    this.#parts = parts;
+    this.#principal = caller.principal;
+    this.#actions = new Set(actions);
     this.preparing = parts.preparing;
     this.session = caller.session;
     this.signal = caller.signal;
     this.report = (message, fraction) => caller.report(this.secrets.redact(message), fraction);
-    this.#principal = caller.principal;
   }
 
   get isAdmin(): boolean {
     return this.#principal.scope.kind === 'admin';
+  }
+
+  /** Whether the token may do that, to its own sandbox where it has one. */
+  may(action: Action): boolean {
+    return mayEver(this.#principal, action);
+  }
+
+  /** A call as it is made through HTTP: permitted, validated and run in the same way. */
+  call<N extends RouteName>(
+    name: N,
+    input: CallInput<N>,
+    { upload, progress }: CallExtras = {},
+  ): ReturnType<Handlers[N]> {
+    this.#assertDeclared(name);
+    const { params, query, body } = input as { params?: unknown; query?: unknown; body?: unknown };
+    const { calls } = this.#parts;
+    return calls.run(calls.admit(this.#principal, name, params, query), {
+      body,
+      signal: this.signal,
+      progress,
+      ...(upload === undefined ? {} : { upload }),
+    });
+  }
+
+  /** The directory of the host that files are moved from and to. */
+  get transfers(): ConfinedDirectory {
+    this.#assertMay('transferFiles');
+    return this.#parts.transfers;
+  }
+
+  /** The notes that all sessions share. */
+  get vault(): Vault {
+    this.#assertMay('shareNotes');
+    return this.#parts.vault;
   }
 
   /** The labels that make a new sandbox this session's own. */
@@ -65,13 +113,24 @@ export class ToolContext {
     return this.isAdmin ? ownerOf(sandbox) === this.session : this.#reaches(sandbox.id);
   }
 
+  /** Whether a session called lately. */
+  isLive(session: string): boolean {
+    return this.#parts.sessions.isLive(session);
+  }
+
+  /** Holds room for that many new sandboxes of this session. */
+  withRoom<T>(count: number, work: () => Promise<T>): Promise<T> {
+    return this.#parts.sessions.withRoom(this.#parts.services, this.session, count, work);
+  }
+
   /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */
   look(ref: string): Sandbox {
-    if (!this.isAdmin && !this.#reaches(this.services.sandboxes.find(ref)))
+    const { sandboxes } = this.#parts.services;
+    if (!this.isAdmin && !this.#reaches(sandboxes.find(ref)))
       throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
-    return this.#learn(this.services.sandboxes.peek(ref));
+    return this.#learn(sandboxes.peek(ref));
   }
 
   /** The id of a sandbox that this session may change. */
@@ -82,16 +141,30 @@ export class ToolContext {
   ownSandbox(ref: string): Sandbox {
     const sandbox = this.look(ref);
     if (this.owns(sandbox)) return sandbox;
-    const owner = ownerOf(sandbox);
     throw new CoppiceError(
       'forbidden',
-      `workspace ${sandbox.name} belongs to ${owner === null ? 'no session' : `the session ${owner}`}, not to this one`,
+      `workspace ${sandbox.name} belongs to ${nameOf(ownerOf(sandbox))}, not to this session`,
       { hint: `Take it over first: workspace_adopt with workspace_id ${sandbox.id}.` },
     );
   }
 
+  /** A snapshot to look into or to grow from: of a workspace of this session, or what the one that is named grew from. */
+  async usableSnapshot(ref: string, sandbox: Sandbox): Promise<Snapshot> {
+    const snapshot = await this.#findSnapshot(ref, sandbox);
+    if (snapshot.id === sandbox.parent?.snapshot_id) return snapshot;
+    this.#assertOwnSnapshot(snapshot, ref, sandbox);
+    return snapshot;
+  }
+
+  /** A snapshot that this session may delete. */
+  async ownSnapshot(ref: string, sandbox: Sandbox): Promise<Snapshot> {
+    const snapshot = await this.#findSnapshot(ref, sandbox);
+    this.#assertOwnSnapshot(snapshot, ref, sandbox);
+    return snapshot;
+  }
+
   async visible(): Promise<Sandbox[]> {
-    const all = await this.services.sandboxes.list({});
+    const all = await this.#parts.services.sandboxes.list({});
     const visible = this.isAdmin ? all : all.filter((sandbox) => this.#reaches(sandbox.id));
     return visible.map((sandbox) => this.#learn(sandbox));
   }
@@ -111,9 +184,41 @@ export class ToolContext {
     }
   }
 
+  #assertDeclared(action: Action): void {
+    if (!this.#actions.has(action)) throw new Error(`this tool does not say that it does ${action}`);
+  }
+
+  #assertMay(action: Action): void {
+    this.#assertDeclared(action);
+    if (!this.may(action)) throw new CoppiceError('forbidden', 'this token does not reach that');
+  }
+
+  async #findSnapshot(ref: string, sandbox: Sandbox): Promise<Snapshot> {
+    try {
+      return await this.#parts.services.snapshots.get(ref, sandbox.id);
+    } catch (error) {
+      throw error instanceof CoppiceError && error.code === 'not_found' ? noSnapshot(ref, sandbox) : error;
+    }
+  }
+
+  /** Snapshots outlive their workspaces and stay with the session that had those. */
+  #assertOwnSnapshot(snapshot: Snapshot, ref: string, sandbox: Sandbox): void {
+    if (snapshot.sandbox_id === sandbox.id) return;
+    if (!this.isAdmin) throw noSnapshot(ref, sandbox);
+    const owner = ownerOf({ labels: this.#parts.services.snapshots.labels(snapshot.id) });
+    if (owner === this.session) return;
+    throw new CoppiceError(
+      'forbidden',
+      `snapshot ${snapshot.name} is of workspace ${snapshot.sandbox_name}, which belongs to ${nameOf(owner)}`,
+      {
+        hint: `Name a snapshot of ${sandbox.name} (snapshot_list shows them), or take that workspace over with workspace_adopt.`,
+      },
+    );
+  }
+
   #learn(sandbox: Sandbox): Sandbox {
     if (sandbox.env_names.length > 0)
-      this.secrets.addEnvironment(this.services.sandboxes.environment(sandbox.id));
+      this.secrets.addEnvironment(this.#parts.services.sandboxes.environment(sandbox.id));
     return sandbox;
   }
 
@@ -121,3 +226,13 @@ export class ToolContext {
     return covers(this.#principal.scope, 'sandbox', id);
   }
 }
+
+/** What a token may do to something at least: for a sandbox's own, to that sandbox. */
+export const mayEver = ({ scope }: Principal, action: Action): boolean =>
+  covers(scope, accessOf(action), scope.kind === 'sandbox' ? scope.sandboxId : undefined);
+
+const nameOf = (session: string | null): string =>
+  session === null ? 'no session' : `the session ${session}`;
+
+const noSnapshot = (ref: string, { name }: Sandbox): CoppiceError =>
+  new CoppiceError('not_found', `workspace ${name} has no snapshot ${ref}`);

@@ -1,7 +1,7 @@
 import { CoppiceError, type ErrorCode, errorKinds } from '@coppice/protocol';
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { redact } from '../../redaction/redact.ts';
-import { toCoppiceError } from '../problem.ts';
+import { inputHint, toCoppiceError } from '../problem.ts';
 import type { Tool } from './tool.ts';
 
 /** What an agent does next, by the kind of failure; a tool may know better. */
@@ -35,7 +35,8 @@ const forShells = /`(coppice|jvs) /;
 const nextStep = (error: CoppiceError, tool: Tool | undefined): string => {
   const own = tool?.next?.[error.code];
   if (own !== undefined) return own;
-  const general = error.hint === errorKinds[error.code].hint || forShells.test(error.hint);
+  const general =
+    error.hint === errorKinds[error.code].hint || error.hint === inputHint || forShells.test(error.hint);
   return general ? nextByCode[error.code] : error.hint;
 };
 

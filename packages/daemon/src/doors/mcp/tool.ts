@@ -1,17 +1,17 @@
-import type { ErrorCode } from '@coppice/protocol';
+import type { Action, ErrorCode } from '@coppice/protocol';
 import type { ContentBlock, ToolAnnotations } from '@modelcontextprotocol/server';
 import type { z } from 'zod';
 import type { ToolContext } from './tool-context.ts';
-
-/** Who may call it: everyone for their own sandbox, or admin tokens only. */
-type ToolScope = 'sandbox' | 'admin';
 
 export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodObject> {
   readonly name: string;
   readonly title: string;
   /** Says what it is for, and when not to use it. */
   readonly description: string;
-  readonly scope: ToolScope;
+  /** All that it does, as the table of scopes names it: a token that may not do one of these is not offered the tool. */
+  readonly actions: readonly Action[];
+  /** What it does besides, for tokens that may. */
+  readonly extras?: readonly Action[];
   readonly input: I;
   readonly output: O;
   readonly annotations: Readonly<

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CoppiceError, type JobLogBody } from '@coppice/protocol';
+import { CoppiceError, environmentPatchSchema, type JobLogBody } from '@coppice/protocol';
 import { z } from 'zod';
 import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
 import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
@@ -12,7 +12,7 @@ const exec = defineTool({
   title: 'Run a command',
   description:
     'Runs a shell command in the workspace and answers with exit_code, stdout and stderr when it ends. A command that fails is no tool error: look at exit_code. Do not use it for commands that take longer than timeout_secs or never end, such as servers (exec_background), nor to read or change files (file_read, file_edit).',
-  scope: 'sandbox',
+  actions: ['exec', 'writeFile'],
   annotations: outward(unbounded),
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -39,7 +39,7 @@ const background = defineTool({
   title: 'Start a background job',
   description:
     'Starts a command that goes on while you do other work: long builds, test suites, servers. Follow it with exec_poll, end it with exec_kill. Do not use it for commands that end within seconds (exec is simpler). Jobs end with workspace_stop and snapshot_restore.',
-  scope: 'sandbox',
+  actions: ['startJob'],
   annotations: outward(unbounded),
   input: z.strictObject({ workspace_id: workspaceId, command: commandLine, workdir, env: environment }),
   output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
@@ -47,7 +47,7 @@ const background = defineTool({
     const id = context.own(input.workspace_id);
     context.secrets.addEnvironment(input.env ?? {});
     const job = await inShell(input.command, input.workdir, (words) =>
-      context.services.jobs.start(id, { ...words, env: input.env, keep_awake: false }),
+      context.call('startJob', { params: { sandbox: id }, body: { ...words, env: input.env } }),
     );
     return { job_id: job.id, status: 'started' as const, pid: job.pid };
   },
@@ -65,8 +65,9 @@ const pollLog = async (
   input: { job_id: number; cursor?: number | undefined; wait_secs: number; max_output_bytes: number },
 ): Promise<JobLogBody> => {
   const deadlineMs = performance.now() + input.wait_secs * 1000;
+  const params = { sandbox: id, job: input.job_id };
   const read = (cursor: number, maxBytes: number, waitMs: number) =>
-    context.services.jobs.readLog(id, input.job_id, { cursor, max_bytes: maxBytes, wait_ms: waitMs });
+    context.call('readJob', { params, query: { cursor, max_bytes: maxBytes, wait_ms: waitMs } });
   const leftMs = () => Math.max(0, Math.min(waitStepMs, Math.ceil(deadlineMs - performance.now())));
   if (input.cursor === undefined) {
     while (leftMs() > 0) {
@@ -94,7 +95,7 @@ const poll = defineTool({
   title: 'Follow a background job',
   description:
     'Output and state of a job. Without cursor it answers with all output; wait_secs then waits for the job to end. With the cursor of the last answer it answers with what is new; wait_secs then waits for more. Do not call it in a tight loop: give wait_secs.',
-  scope: 'sandbox',
+  actions: ['readJob', 'getJob'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -122,7 +123,7 @@ const poll = defineTool({
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
     const log = await context.during(`waiting for job ${input.job_id}`, () => pollLog(context, id, input));
-    const job = await context.services.jobs.get(id, input.job_id);
+    const job = await context.call('getJob', { params: { sandbox: id, job: input.job_id } });
     const more = job.log_bytes > log.cursor;
     return {
       job_id: input.job_id,
@@ -142,7 +143,7 @@ const kill = defineTool({
   title: 'End a background job',
   description:
     'Sends a signal to a job and all processes it started; 9 (kill) by default, 15 asks it to end. Do not use it for a command that exec runs: that ends with its timeout or when the call is cancelled.',
-  scope: 'sandbox',
+  actions: ['getJob', 'signalJob'],
   annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -152,10 +153,10 @@ const kill = defineTool({
   output: z.object({ job_id: z.number(), signal: z.number(), status: z.enum(['signalled', 'ended']) }),
   next: { not_found: 'Job numbers are given by exec_background.' },
   run: async (context, { workspace_id: ref, job_id: jobId, signal }) => {
-    const id = context.own(ref);
-    const job = await context.services.jobs.get(id, jobId);
+    const params = { sandbox: context.own(ref), job: jobId };
+    const job = await context.call('getJob', { params });
     if (!job.running) return { job_id: jobId, signal, status: 'ended' as const };
-    await context.services.jobs.signal(id, jobId, signal);
+    await context.call('signalJob', { params, body: { signal } });
     return { job_id: jobId, signal, status: 'signalled' as const };
   },
 });
@@ -165,22 +166,17 @@ const setEnv = defineTool({
   title: 'Set environment variables',
   description:
     'Variables for every later command of the workspace and of its forks; values are never shown again. Use it for tokens: GIT_TOKEN (or GIT_USERNAME and GIT_PASSWORD) is what the git tools log in with. Do not use it for one command (exec has env).',
-  scope: 'admin',
+  actions: ['updateSandbox'],
   annotations: settling,
   input: z.strictObject({
     workspace_id: workspaceId,
-    vars: z
-      .record(
-        z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/, 'must be a variable name'),
-        z.string().max(131_072).nullable(),
-      )
-      .describe('Name to value; null removes the variable.'),
+    vars: environmentPatchSchema.describe('Name to value; null removes the variable.'),
   }),
   output: z.object({ count: z.number(), status: z.literal('set'), names: z.array(z.string()) }),
   run: async (context, { workspace_id: ref, vars }) => {
     const id = context.own(ref);
     context.secrets.addEnvironment(vars);
-    const updated = await context.services.sandboxes.update(id, { env: vars });
+    const updated = await context.call('updateSandbox', { params: { sandbox: id }, body: { env: vars } });
     return { count: Object.keys(vars).length, status: 'set' as const, names: updated.env_names };
   },
 });
@@ -200,7 +196,7 @@ const parallel = defineTool({
   title: 'Run commands in several workspaces at once',
   description:
     'Runs one command in each of the workspaces, or the n-th command in the n-th, all at the same time. A workspace that fails does not stop the others. Do not use it for several commands in one workspace (exec, exec_background).',
-  scope: 'admin',
+  actions: ['exec', 'writeFile'],
   annotations: outward(unbounded),
   input: z.strictObject({
     workspace_ids: z.array(workspaceId).min(1).max(20),

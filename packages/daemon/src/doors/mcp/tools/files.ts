@@ -1,14 +1,11 @@
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, editFileSchema, writeFileQuery } from '@coppice/protocol';
 import type { ContentBlock } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { filePath, guestPath, workDirectory, workspaceId } from '../fields.ts';
 import { readGuestFile } from '../guest-file.ts';
 import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
 
-const mode = z
-  .string()
-  .regex(/^0?[0-7]{3,4}$/, 'must be octal, such as 0644')
-  .describe('Octal permissions, such as 0644 or 0755.');
+const mode = writeFileQuery.shape.mode.describe('Octal permissions, such as 0644 or 0755.');
 
 const missingFile = 'Call file_list on the directory to see what is there.';
 
@@ -30,21 +27,21 @@ const write = defineTool({
   title: 'Write a file',
   description:
     'Creates a file or replaces all of it; missing directories are made. Do not use it to change a few lines (file_edit keeps the rest safe), nor for files of the host (file_upload).',
-  scope: 'sandbox',
+  actions: ['writeFile'],
   annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
     path: filePath,
     content: z.string().max(33_554_432),
-    mode: mode.optional(),
+    mode,
     encoding: z.enum(['utf-8', 'base64']).default('utf-8').describe('base64 for binary content.'),
   }),
   output: z.object({ path: z.string(), bytes: z.number() }),
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
     const bytes = input.encoding === 'base64' ? fromBase64(input.content) : Buffer.from(input.content);
-    const target = { path: guestPath(input.path), mode: input.mode, parents: true };
-    return context.services.files.write(id, target, single(bytes));
+    const query = { path: guestPath(input.path), mode: input.mode };
+    return context.call('writeFile', { params: { sandbox: id }, query }, { upload: single(bytes) });
   },
 });
 
@@ -86,7 +83,7 @@ const read = defineTool({
   title: 'Read a file',
   description:
     'Content of a file of the workspace: text as it is, anything else as base64 with its mime type. Use offset and limit (bytes) for large files. Do not use it for files of the host, nor to list a directory (file_list).',
-  scope: 'sandbox',
+  actions: ['readFile', 'statFile'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -114,23 +111,21 @@ const read = defineTool({
   },
 });
 
+const edited = editFileSchema.shape;
+
 const edit = defineTool({
   name: 'file_edit',
   title: 'Replace text in a file',
   description:
     'Replaces old_string by new_string. It must be in the file exactly once, unless replace_all is true; otherwise nothing is written. Do not use it without file_read first, to create a file, or to rewrite most of one (file_write).',
-  scope: 'sandbox',
+  actions: ['editFile'],
   annotations: unbounded,
   input: z.strictObject({
     workspace_id: workspaceId,
     path: filePath,
-    old_string: z
-      .string()
-      .min(1)
-      .max(16_777_216)
-      .describe('The exact text, with enough around it to be unique.'),
-    new_string: z.string().max(16_777_216),
-    replace_all: z.boolean().default(false),
+    old_string: edited.old_string.describe('The exact text, with enough around it to be unique.'),
+    new_string: edited.new_string,
+    replace_all: edited.replace_all,
   }),
   output: z.object({ path: z.string(), replacements: z.number(), bytes: z.number() }),
   next: {
@@ -139,7 +134,8 @@ const edit = defineTool({
   },
   run: async (context, { workspace_id: ref, ...input }) => {
     const id = context.own(ref);
-    return context.services.files.edit(id, { ...input, path: guestPath(input.path) });
+    const body = { ...input, path: guestPath(input.path) };
+    return context.call('editFile', { params: { sandbox: id }, body });
   },
 });
 
@@ -148,7 +144,7 @@ const list = defineTool({
   title: 'List a directory',
   description:
     'Entries of a directory with name, kind, size, permissions and time of change. Do not use it to find text (exec with grep), nor with a large depth on / or node_modules.',
-  scope: 'sandbox',
+  actions: ['listFiles'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -175,10 +171,8 @@ const list = defineTool({
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
     const path = guestPath(input.path);
-    const { entries, truncated } = await context.services.files.list(id, path, {
-      depth: input.depth,
-      limit: input.limit,
-    });
+    const query = { path, depth: input.depth, limit: input.limit };
+    const { entries, truncated } = await context.call('listFiles', { params: { sandbox: id }, query });
     const base = path.endsWith('/') ? path : `${path}/`;
     return {
       path,
@@ -220,7 +214,7 @@ const upload = defineTool({
   title: 'Copy a host file into the workspace',
   description:
     'Copies a file from the transfer directory of the host into the workspace. Host paths elsewhere, and symbolic links, are refused. Do not use it for content that you have at hand (file_write).',
-  scope: 'admin',
+  actions: ['transferFiles', 'writeFile'],
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId, host_path: hostPath, guest_path: filePath }),
   output: transferOutput,
@@ -229,14 +223,14 @@ const upload = defineTool({
     const id = context.own(input.workspace_id);
     const { file } = await context.transfers.read(input.host_path);
     try {
-      const target = { path: guestPath(input.guest_path), parents: true };
+      const query = { path: guestPath(input.guest_path) };
       const source = file.createReadStream({
         autoClose: false,
         highWaterMark: 1024 * 1024,
         signal: context.signal,
       });
       const { path, bytes } = await context.during('copying', () =>
-        context.services.files.write(id, target, source),
+        context.call('writeFile', { params: { sandbox: id }, query }, { upload: source }),
       );
       return { workspace_id: id, host_path: input.host_path, guest_path: path, bytes };
     } finally {
@@ -250,7 +244,7 @@ const download = defineTool({
   title: 'Copy a workspace file to the host',
   description:
     'Copies a file of the workspace into the transfer directory of the host; a file that is there is replaced. Host paths elsewhere, and symbolic links, are refused. Do not use it to read a file (file_read).',
-  scope: 'admin',
+  actions: ['transferFiles', 'readFile'],
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId, host_path: hostPath, guest_path: filePath }),
   output: transferOutput,
@@ -258,7 +252,7 @@ const download = defineTool({
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
     const path = guestPath(input.guest_path);
-    const { bytes: source } = await context.services.files.read(id, path, {});
+    const { bytes: source } = await context.call('readFile', { params: { sandbox: id }, query: { path } });
     const { bytes } = await context.during('copying', () =>
       context.transfers.write(input.host_path, untilAborted(source, context.signal)),
     );

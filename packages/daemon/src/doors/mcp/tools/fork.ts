@@ -3,6 +3,7 @@ import {
   CoppiceError,
   type CreatedSandbox,
   type Forked,
+  forkSnapshotSchema,
   nameSchema,
   refSchema,
   type Snapshot,
@@ -34,10 +35,7 @@ const manyFields = {
   failures: z.array(z.object({ index: z.number(), name: z.string(), error: z.string() })),
 };
 
-const namePrefix = z
-  .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,50}$/)
-  .describe('Names are prefix-1, prefix-2 …');
+const namePrefix = forkSnapshotSchema.shape.name_prefix.unwrap().describe('Names are prefix-1, prefix-2 …');
 const count = z.int().min(1).max(20);
 
 /** Grows forks that this session owns. */
@@ -51,12 +49,14 @@ export const growForks = async (
     env?: Record<string, string>;
   },
 ): Promise<Forked> =>
-  context.sessions.withRoom(context.services, context.session, fork.count, () =>
-    context.services.snapshots.forkSnapshot(
-      snapshot.id,
-      { ...fork, ...ownName(fork, snapshot), labels: context.ownership },
+  context.withRoom(fork.count, () =>
+    context.call(
+      'forkSnapshot',
       {
-        signal: context.signal,
+        params: { snapshot: snapshot.id },
+        body: { ...fork, ...ownName(fork, snapshot), labels: context.ownership },
+      },
+      {
         // One fork is often a step of something larger, and no measure of it.
         progress: ({ message, fraction }) => context.report(message, fork.count > 1 ? fraction : undefined),
       },
@@ -91,7 +91,7 @@ const fork = defineTool({
   title: 'Fork a workspace',
   description:
     'Grows a new running workspace (or several, with count) from a snapshot; it is independent from then on. Use it to try approaches side by side. Do not use it to go back in the same workspace (snapshot_restore). Each fork uses memory: destroy those you are done with.',
-  scope: 'admin',
+  actions: ['forkSnapshot'],
   annotations: additive,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -107,7 +107,7 @@ const fork = defineTool({
   next,
   run: async (context, input) => {
     const source = context.ownSandbox(input.workspace_id);
-    const snapshot = await context.services.snapshots.get(input.snapshot_name, source.id);
+    const snapshot = await context.usableSnapshot(input.snapshot_name, source);
     const forkedFrom = {
       source_workspace_id: snapshot.sandbox_id,
       source_workspace_name: snapshot.sandbox_name,
@@ -132,7 +132,7 @@ const batch = defineTool({
   title: 'Fork several workspaces at once',
   description:
     'Grows count workspaces from one snapshot in one call, named prefix-1, prefix-2 …. Do not use it for one fork with a name (workspace_fork), nor when each only runs one command and ends (swarm_run).',
-  scope: 'admin',
+  actions: ['forkSnapshot'],
   annotations: additive,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -144,7 +144,7 @@ const batch = defineTool({
   next: { ...next, name_taken: 'Choose another name_prefix; workspace_list shows the names that are taken.' },
   run: async (context, input) => {
     const source = context.ownSandbox(input.workspace_id);
-    const snapshot = await context.services.snapshots.get(input.snapshot_name, source.id);
+    const snapshot = await context.usableSnapshot(input.snapshot_name, source);
     const forked = await context.during(`forking ${source.name}`, () =>
       growForks(context, snapshot, { count: input.count, name_prefix: input.name_prefix }),
     );

@@ -49,7 +49,7 @@ export const gitClone = defineTool({
   title: 'Clone a repository',
   description:
     'Clones into the workspace. Credentials in the URL are used once and kept nowhere; better give GIT_TOKEN with set_env. Needs allow_internet for hosts outside. Do not use it where the repository is already (exec with git pull).',
-  scope: 'sandbox',
+  actions: ['exec'],
   annotations: outward(additive),
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -128,7 +128,7 @@ const status = defineTool({
   title: 'Status of a repository',
   description:
     'Branch, and what is staged, modified, untracked and in conflict, as lists; dirty tells whether anything is. Do not use it to see the changed lines (git_diff).',
-  scope: 'sandbox',
+  actions: ['exec'],
   annotations: readOnly,
   input: z.strictObject({ workspace_id: workspaceId, path: repositoryPath }),
   output: statusSchema,
@@ -141,7 +141,7 @@ const commit = defineTool({
   title: 'Commit changes',
   description:
     'Commits in the workspace, by default all changes (add_all). With nothing to commit it says so and is no error. Do not use it to publish: that is git_push.',
-  scope: 'sandbox',
+  actions: ['exec'],
   annotations: additive,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -189,7 +189,7 @@ const push = defineTool({
   title: 'Push commits',
   description:
     'Pushes a branch to a remote, logged in with GIT_TOKEN of set_env. Do not use force unless the user asks for it: it removes the commits of others.',
-  scope: 'sandbox',
+  actions: ['exec'],
   annotations: outward(unbounded),
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -228,7 +228,7 @@ const diff = defineTool({
   title: 'Changed lines of a repository',
   description:
     'Unified diff of what is not committed (or of what is staged), or only its statistics. Do not use it to compare with a snapshot (snapshot_diff).',
-  scope: 'sandbox',
+  actions: ['exec'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,

@@ -1,4 +1,4 @@
-import { nameSchema, networkPolicySchema, refSchema } from '@coppice/protocol';
+import { createSandboxSchema } from '@coppice/protocol';
 import { z } from 'zod';
 import { ownerOf } from '../../../sessions/sessions.ts';
 import { workspaceId } from '../fields.ts';
@@ -14,20 +14,20 @@ import {
   workspaceSchema,
 } from '../workspace-view.ts';
 
-const create = defineTool({
+const create = createSandboxSchema.shape;
+
+const createWorkspace = defineTool({
   name: 'workspace_create',
   title: 'Create a workspace',
   description:
     'Creates and starts an isolated Linux computer with its own disk, processes and network. Internet access is off unless allow_internet is true. Do not use it to read code that you can already read, to compute something that needs no shell, or when a workspace that fits exists (workspace_list); to copy one, use workspace_fork.',
-  scope: 'admin',
+  actions: ['createSandbox'],
   annotations: additive,
   input: z.strictObject({
-    name: nameSchema.optional().describe('Unique name; one is made up when it is left out.'),
-    base_image: refSchema
-      .optional()
-      .describe('Image to start from; the default has the tools of this machine.'),
-    vcpus: z.number().min(0.1).max(256).optional(),
-    memory_mb: z.int().min(16).max(4_194_304).optional(),
+    name: create.name.describe('Unique name; one is made up when it is left out.'),
+    base_image: create.image.describe('Image to start from; the default has the tools of this machine.'),
+    vcpus: create.cpus,
+    memory_mb: create.memory_mb,
     disk_gb: z.number().min(0.1).max(65_536).optional(),
     allow_internet: z.boolean().default(false),
   }),
@@ -41,22 +41,21 @@ const create = defineTool({
     not_found: 'Leave base_image out to use the default image.',
   },
   run: (context, input) =>
-    context.sessions.withRoom(context.services, context.session, 1, () =>
+    context.withRoom(1, () =>
       context.during('creating the workspace', async () => {
-        const created = await context.services.sandboxes.create(
-          {
-            name: input.name,
-            image: input.base_image,
-            cpus: input.vcpus,
-            memory_mb: input.memory_mb,
-            disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
-            labels: context.ownership,
-            network: networkPolicySchema.parse({ allow_internet: input.allow_internet }),
-          },
-          {
-            signal: context.signal,
-            progress: ({ message, fraction }) => context.report(message, fraction),
-          },
+        const body = {
+          name: input.name,
+          image: input.base_image,
+          cpus: input.vcpus,
+          memory_mb: input.memory_mb,
+          disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
+          labels: context.ownership,
+          network: { allow_internet: input.allow_internet },
+        };
+        const created = await context.call(
+          'createSandbox',
+          { body },
+          { progress: ({ message, fraction }) => context.report(message, fraction) },
         );
         return {
           ...workspaceOf(created),
@@ -73,13 +72,15 @@ const destroy = defineTool({
   title: 'Destroy a workspace',
   description:
     'Ends every process of a workspace and removes its disk for good. Its snapshots stay. Do not use it to free memory only (workspace_stop keeps the disk), nor on a workspace that somebody may still need.',
-  scope: 'admin',
+  actions: ['destroySandbox'],
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId }),
   output: z.object({ workspace_id: z.string(), name: z.string(), status: z.literal('destroyed') }),
   run: async (context, { workspace_id: ref }) => {
     const { id, name } = context.ownSandbox(ref);
-    await context.during(`destroying ${name}`, () => context.services.sandboxes.destroy(id));
+    await context.during(`destroying ${name}`, () =>
+      context.call('destroySandbox', { params: { sandbox: id } }),
+    );
     return { workspace_id: id, name, status: 'destroyed' as const };
   },
 });
@@ -89,17 +90,17 @@ const start = defineTool({
   title: 'Start a workspace',
   description:
     'Starts a stopped workspace, or wakes a paused one; one that runs is left alone. Not needed after workspace_create, workspace_fork or snapshot_restore: those are running.',
-  scope: 'sandbox',
+  actions: ['getSandbox', 'startSandbox', 'resumeSandbox'],
   annotations: settling,
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema,
   run: async (context, { workspace_id: ref }) => {
     const { id, state, name } = context.ownSandbox(ref);
-    const { sandboxes } = context.services;
-    if (state === 'running') return workspaceOf(await sandboxes.get(id));
+    const params = { sandbox: id };
+    if (state === 'running') return workspaceOf(await context.call('getSandbox', { params }));
     return workspaceOf(
       await context.during(`starting ${name}`, () =>
-        state === 'paused' ? sandboxes.resume(id) : sandboxes.start(id),
+        context.call(state === 'paused' ? 'resumeSandbox' : 'startSandbox', { params }),
       ),
     );
   },
@@ -110,15 +111,16 @@ const stop = defineTool({
   title: 'Stop a workspace',
   description:
     'Ends every process and frees memory; the disk stays, and workspace_start brings it back. Do not use it while background jobs must go on.',
-  scope: 'sandbox',
+  actions: ['getSandbox', 'stopSandbox'],
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema,
   run: async (context, { workspace_id: ref }) => {
     const { id, state, name } = context.ownSandbox(ref);
-    if (state === 'stopped') return workspaceOf(await context.services.sandboxes.get(id));
+    const params = { sandbox: id };
+    if (state === 'stopped') return workspaceOf(await context.call('getSandbox', { params }));
     return workspaceOf(
-      await context.during(`stopping ${name}`, () => context.services.sandboxes.stop(id, 5)),
+      await context.during(`stopping ${name}`, () => context.call('stopSandbox', { params, body: {} })),
     );
   },
 });
@@ -130,7 +132,7 @@ const list = defineTool({
   title: 'List workspaces',
   description:
     'Lists all workspaces, also those of other sessions (owned: false). Use it to find one again in a later session. Do not poll with it; for one workspace use workspace_info.',
-  scope: 'sandbox',
+  actions: ['getSandbox'],
   annotations: readOnly,
   input: z.strictObject({
     state_filter: states.optional().describe('Only those in this state; suspended means paused.'),
@@ -160,13 +162,13 @@ const list = defineTool({
   },
 });
 
-/** The source may be gone; the snapshot keeps its name. */
+/** The source may be gone; the snapshot keeps its name. A sandbox's own token learns nothing of other sandboxes. */
 const forkedFrom = async (
   context: ToolContext,
   parent: { snapshot_id: string; sandbox_id: string | null } | null,
 ): Promise<z.infer<typeof forkedFromSchema> | null> => {
-  if (parent === null) return null;
-  const snapshot = await context.services.snapshots.get(parent.snapshot_id);
+  if (parent === null || !context.may('getSnapshot')) return null;
+  const snapshot = await context.call('getSnapshot', { params: { snapshot: parent.snapshot_id } });
   return {
     source_workspace_id: snapshot.sandbox_id,
     source_workspace_name: snapshot.sandbox_name,
@@ -179,7 +181,8 @@ const info = defineTool({
   title: 'Inspect a workspace',
   description:
     'State, resources, network policy, port forwards, snapshots, disk use and what the workspace was forked from. Do not use it to see files (file_list) or output (exec_poll).',
-  scope: 'sandbox',
+  actions: ['getSandbox', 'listSandboxSnapshots'],
+  extras: ['getSnapshot'],
   annotations: readOnly,
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema.extend({
@@ -209,8 +212,9 @@ const info = defineTool({
     memory_used_bytes: z.number().nullable(),
   }),
   run: async (context, { workspace_id: ref }) => {
-    const sandbox = await context.services.sandboxes.get(context.look(ref).id);
-    const snapshots = await context.services.snapshots.list(sandbox.id);
+    const params = { sandbox: context.look(ref).id };
+    const sandbox = await context.call('getSandbox', { params });
+    const { items: snapshots } = await context.call('listSandboxSnapshots', { params });
     return {
       ...workspaceOf(sandbox),
       owned: context.owns(sandbox),
@@ -240,4 +244,4 @@ const info = defineTool({
   },
 });
 
-export const lifecycleTools: readonly Tool[] = [create, destroy, start, stop, list, info];
+export const lifecycleTools: readonly Tool[] = [createWorkspace, destroy, start, stop, list, info];

@@ -67,7 +67,7 @@ const merge = defineTool({
   title: 'Merge the commits of workspaces',
   description:
     'Brings what was committed in forks, from where they left the target’s history on, into the target’s repository. Conflicts are listed and leave the target as it was. Do not use it for changes that are not committed (git_commit first), nor for files outside a git repository.',
-  scope: 'admin',
+  actions: ['merge', 'exec', 'readFile', 'writeFile', 'removeFile'],
   annotations: unbounded,
   input: z.strictObject({
     source_workspaces: z.array(workspaceId).min(1).max(20),

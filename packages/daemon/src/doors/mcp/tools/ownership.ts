@@ -16,7 +16,7 @@ const takeOver = async (
 ): Promise<z.infer<typeof adoptedSchema>> => {
   const owner = ownerOf(sandbox);
   if (owner === context.session) return { ...workspaceOf(sandbox), adopted: false, forced: false };
-  const live = owner !== null && context.sessions.isLive(owner);
+  const live = owner !== null && context.isLive(owner);
   if (live && !force)
     throw new CoppiceError(
       'forbidden',
@@ -25,8 +25,11 @@ const takeOver = async (
         hint: `Leave it to that session, or take it with workspace_adopt, workspace_id ${sandbox.id} and force: true.`,
       },
     );
-  const updated = await context.sessions.withRoom(context.services, context.session, 1, () =>
-    context.services.sandboxes.update(sandbox.id, { labels: { ...sandbox.labels, ...context.ownership } }),
+  const updated = await context.withRoom(1, () =>
+    context.call('updateSandbox', {
+      params: { sandbox: sandbox.id },
+      body: { labels: { ...sandbox.labels, ...context.ownership } },
+    }),
   );
   return { ...workspaceOf(updated), adopted: true, forced: live };
 };
@@ -36,7 +39,7 @@ const adopt = defineTool({
   title: 'Take over workspaces',
   description:
     'Makes a workspace this session’s own, so that its tools may change it; without workspace_id, all that no live session has. Do not use it on your own workspaces, and use force only when the user says so: another agent may be at work there.',
-  scope: 'admin',
+  actions: ['updateSandbox'],
   annotations: settling,
   input: z.strictObject({
     workspace_id: workspaceId.optional(),
@@ -82,7 +85,8 @@ const logs = defineTool({
   title: 'What happened to a workspace',
   description:
     'console: the events of the workspace, oldest first; stderr: why it failed, and what its background jobs wrote to stderr. Do not use it for the output of one job (exec_poll), nor of a command (exec answers with it).',
-  scope: 'sandbox',
+  actions: ['getSandbox', 'listJobs', 'readJob'],
+  extras: ['listEvents'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -101,9 +105,11 @@ const logs = defineTool({
 });
 
 const eventLines = async (context: ToolContext, sandboxId: string): Promise<string> => {
+  if (!context.may('listEvents')) return '[events are for admin tokens]';
   const lines: string[] = [];
   for (let after = 0; ; ) {
-    const { events } = await context.services.events.list({ after, limit: 1000, sandbox: sandboxId });
+    const query = { after, limit: 1000, sandbox: sandboxId };
+    const { events } = await context.call('listEvents', { query });
     for (const event of events) {
       lines.push(`${event.at} ${event.type}`);
       after = Math.max(after, event.seq);
@@ -118,11 +124,11 @@ const jobTailBytes = 262_144;
 const jobErrors = async (context: ToolContext, sandbox: Sandbox): Promise<string> => {
   const lines = sandbox.failure === null ? [] : [sandbox.failure];
   if (sandbox.state !== 'running') return lines.join('\n');
-  const { jobs } = context.services;
-  for (const job of await jobs.list(sandbox.id)) {
+  const params = { sandbox: sandbox.id };
+  for (const job of (await context.call('listJobs', { params })).items) {
     const cursor = Math.max(job.log_start, job.log_bytes - jobTailBytes);
-    const query = { cursor, max_bytes: jobTailBytes, wait_ms: 0 };
-    const { entries } = await jobs.readLog(sandbox.id, job.id, query);
+    const query = { cursor, max_bytes: jobTailBytes };
+    const { entries } = await context.call('readJob', { params: { ...params, job: job.id }, query });
     const text = entries.flatMap((entry) => (entry.stream === 'stderr' ? [entry.text] : [])).join('');
     const cut = cursor > job.log_start && text !== '' ? '[only what is new; exec_poll has the rest]\n' : '';
     if (text !== '') lines.push(`job ${job.id}: ${cut}${text.trimEnd()}`);

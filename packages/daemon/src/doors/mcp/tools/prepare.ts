@@ -1,11 +1,4 @@
-import {
-  CoppiceError,
-  nameSchema,
-  networkPolicySchema,
-  refSchema,
-  type Sandbox,
-  type Snapshot,
-} from '@coppice/protocol';
+import { CoppiceError, nameSchema, refSchema, type Sandbox, type Snapshot } from '@coppice/protocol';
 import { z } from 'zod';
 import { invalidInput } from '../../problem.ts';
 import { runCommand } from '../command-result.ts';
@@ -22,7 +15,9 @@ const existing = async (
 ): Promise<{ sandbox: Sandbox; golden: Snapshot | undefined } | undefined> => {
   const sandbox = (await context.visible()).find((candidate) => candidate.name === name);
   if (sandbox === undefined) return undefined;
-  const snapshots = await context.services.snapshots.list(sandbox.id);
+  const { items: snapshots } = await context.call('listSandboxSnapshots', {
+    params: { sandbox: sandbox.id },
+  });
   return { sandbox, golden: snapshots.find((snapshot) => snapshot.name === goldenName) };
 };
 
@@ -61,7 +56,7 @@ export const prepare = defineTool({
   title: 'Prepare a golden workspace',
   description:
     'Creates a workspace, clones a repository into /workspace, runs set-up commands and snapshots the result as “golden”, all in one call; called again with the same name it answers with what is there. Use it before workspace_batch_fork or swarm_run. Do not use it for a workspace you work in yourself (workspace_create).',
-  scope: 'admin',
+  actions: ['createSandbox', 'exec', 'writeFile', 'createSnapshot', 'listSandboxSnapshots', 'destroySandbox'],
   annotations: outward(settling),
   input: z.strictObject({
     name: nameSchema,
@@ -109,32 +104,25 @@ const build = async (
     allow_internet: boolean;
   },
 ) => {
-  const { sandboxes, snapshots } = context.services;
-  const created = await context.sessions.withRoom(context.services, context.session, 1, () =>
-    sandboxes.create(
-      {
-        name: input.name,
-        image: input.base_image,
-        labels: context.ownership,
-        network: networkPolicySchema.parse({ allow_internet: input.allow_internet }),
-      },
-      { signal: context.signal, progress: ({ message }) => context.report(message) },
-    ),
+  const body = {
+    name: input.name,
+    image: input.base_image,
+    labels: context.ownership,
+    network: { allow_internet: input.allow_internet },
+  };
+  const created = await context.withRoom(1, () =>
+    context.call('createSandbox', { body }, { progress: ({ message }) => context.report(message) }),
   );
+  const params = { sandbox: created.id };
   try {
     if (input.git_url !== undefined) await cloneInto(context, created.id, input.git_url, input.timeout_secs);
     for (const command of input.setup_commands) await step(context, created.id, command, input.timeout_secs);
     context.signal.throwIfAborted();
-    const golden = await snapshots.create(created.id, {
-      name: goldenName,
-      note: '',
-      tags: [],
-      memory: false,
-    });
+    const golden = await context.call('createSnapshot', { params, body: { name: goldenName } });
     return answer(created.id, created.name, golden, false, created.address);
   } catch (error) {
     // Half a set-up under the name would stand in the way of the next try.
-    await sandboxes.destroy(created.id);
+    await context.call('destroySandbox', { params });
     throw error;
   }
 };

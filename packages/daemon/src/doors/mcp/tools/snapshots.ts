@@ -14,7 +14,7 @@ const create = defineTool({
   title: 'Save a snapshot',
   description:
     'Saves the whole disk under a name, at once and while it runs; with include_memory the running processes too. Use it before anything risky and after expensive set-up. Do not use it to copy a file out (file_download).',
-  scope: 'sandbox',
+  actions: ['createSnapshot'],
   annotations: additive,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -35,11 +35,9 @@ const create = defineTool({
   run: async (context, input) => {
     const { id, name } = context.ownSandbox(input.workspace_id);
     const snapshot = await context.during(`saving ${name}`, () =>
-      context.services.snapshots.create(id, {
-        name: input.name,
-        note: '',
-        tags: [],
-        memory: input.include_memory,
+      context.call('createSnapshot', {
+        params: { sandbox: id },
+        body: { name: input.name, memory: input.include_memory },
       }),
     );
     return {
@@ -57,7 +55,7 @@ const restore = defineTool({
   title: 'Roll back to a snapshot',
   description:
     'Puts the disk back exactly as it was at the snapshot; processes end (with memory in the snapshot they go on from there). The files as they are now are kept as an automatic snapshot first, which undoes this. Other snapshots stay, newer ones too. Do not use it to look at old files: fork with workspace_fork, or compare with snapshot_diff.',
-  scope: 'sandbox',
+  actions: ['restoreSandbox'],
   annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -74,10 +72,11 @@ const restore = defineTool({
   }),
   next: unknownSnapshot,
   run: async (context, { workspace_id: ref, snapshot_name: name, discard }) => {
-    const id = context.own(ref);
-    const snapshot = await ofWorkspace(context, name, id);
+    const sandbox = context.ownSandbox(ref);
+    const { id } = sandbox;
+    const snapshot = await context.usableSnapshot(name, sandbox);
     const restored = await context.during(`restoring ${snapshot.name}`, () =>
-      context.services.snapshots.restore(id, { snapshot: snapshot.id, discard }),
+      context.call('restoreSandbox', { params: { sandbox: id }, body: { snapshot: snapshot.id, discard } }),
     );
     return {
       workspace_id: id,
@@ -90,18 +89,11 @@ const restore = defineTool({
   },
 });
 
-/** A bare name is one of this sandbox; an id may be of any that the caller can see. */
-const ofWorkspace = async (context: ToolContext, name: string, id: string): Promise<Snapshot> => {
-  const snapshot = await context.services.snapshots.get(name, id);
-  if (snapshot.sandbox_id !== id && !context.isAdmin) context.look(snapshot.sandbox_id);
-  return snapshot;
-};
-
 /** Sizes are counted in the background, soon after a snapshot is taken. */
 const withSizes = async (context: ToolContext, id: string): Promise<Snapshot[]> => {
   const deadlineMs = performance.now() + 15_000;
   for (;;) {
-    const snapshots = await context.services.snapshots.list(id);
+    const { items: snapshots } = await context.call('listSandboxSnapshots', { params: { sandbox: id } });
     const counted = snapshots.every((snapshot) => snapshot.used_bytes !== null);
     if (counted || performance.now() > deadlineMs || context.signal.aborted) return snapshots;
     await new Promise((resolve) => setTimeout(resolve, 25));
@@ -113,7 +105,7 @@ const list = defineTool({
   title: 'List snapshots',
   description:
     'Snapshots of a workspace with the disk space each one holds: used_bytes would be freed by deleting it, referenced_bytes is all it refers to. Do not use it to see what changed (snapshot_diff).',
-  scope: 'sandbox',
+  actions: ['listSandboxSnapshots'],
   annotations: readOnly,
   input: z.strictObject({ workspace_id: workspaceId }),
   output: z.object({
@@ -153,7 +145,7 @@ const remove = defineTool({
   title: 'Delete a snapshot',
   description:
     'Removes a snapshot for good and frees its used_bytes. A snapshot that forks grew from cannot be deleted while they exist. Do not use it on a snapshot you may want to roll back to.',
-  scope: 'sandbox',
+  actions: ['deleteSnapshot'],
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId, snapshot_name: snapshotName }),
   output: z.object({ workspace_id: z.string(), snapshot_name: z.string(), status: z.literal('deleted') }),
@@ -162,10 +154,10 @@ const remove = defineTool({
     in_use: 'Destroy the forks that the message names with workspace_destroy first.',
   },
   run: async (context, { workspace_id: ref, snapshot_name: name }) => {
-    const id = context.own(ref);
-    const snapshot = await ofWorkspace(context, name, id);
-    await context.services.snapshots.delete(snapshot.id);
-    return { workspace_id: id, snapshot_name: snapshot.name, status: 'deleted' as const };
+    const sandbox = context.ownSandbox(ref);
+    const snapshot = await context.ownSnapshot(name, sandbox);
+    await context.call('deleteSnapshot', { params: { snapshot: snapshot.id } });
+    return { workspace_id: sandbox.id, snapshot_name: snapshot.name, status: 'deleted' as const };
   },
 });
 
@@ -174,7 +166,7 @@ const diff = defineTool({
   title: 'What changed since a snapshot',
   description:
     'Files that were added, removed or modified between a snapshot and now (or a second snapshot). Do not use it for the lines that changed in a repository (git_diff).',
-  scope: 'sandbox',
+  actions: ['diff'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
@@ -200,11 +192,13 @@ const diff = defineTool({
   }),
   next: unknownSnapshot,
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
-    const from = await ofWorkspace(context, input.snapshot_name, id);
-    const to = input.to_snapshot === undefined ? id : (await ofWorkspace(context, input.to_snapshot, id)).id;
+    const sandbox = context.ownSandbox(input.workspace_id);
+    const { id } = sandbox;
+    const from = await context.usableSnapshot(input.snapshot_name, sandbox);
+    const to =
+      input.to_snapshot === undefined ? id : (await context.usableSnapshot(input.to_snapshot, sandbox)).id;
     const found = await context.during('comparing', () =>
-      context.services.compare.diff(from.id, to, input.limit, context.signal),
+      context.call('diff', { query: { from: from.id, to, limit: input.limit } }),
     );
     return {
       workspace_id: id,

@@ -1,4 +1,4 @@
-import { CoppiceError, environmentSchema, nameSchema, refSchema } from '@coppice/protocol';
+import { CoppiceError, environmentSchema, nameSchema, refSchema, type Snapshot } from '@coppice/protocol';
 import { z } from 'zod';
 import { runCommand } from '../command-result.ts';
 import {
@@ -74,9 +74,8 @@ class Swarm {
     this.#golden = golden;
   }
 
-  async run(snapshotId: string): Promise<TaskResult[]> {
+  async run(snapshot: Snapshot): Promise<TaskResult[]> {
     const { tasks, max_parallel: parallel } = this.#input;
-    const snapshot = await this.#context.services.snapshots.get(snapshotId);
     const vaultText = await this.#vaultText();
     const results: TaskResult[] = new Array(tasks.length);
     let next = 0;
@@ -100,13 +99,15 @@ class Swarm {
   /** Workers never stay behind because something failed. */
   async cleanUp(): Promise<number> {
     const outcomes = await Promise.allSettled(
-      [...this.workers.values()].map(({ id }) => this.#context.services.sandboxes.destroy(id)),
+      [...this.workers.values()].map(({ id }) =>
+        this.#context.call('destroySandbox', { params: { sandbox: id } }),
+      ),
     );
     return outcomes.filter((outcome) => outcome.status === 'fulfilled').length;
   }
 
   async #task(
-    snapshot: Parameters<typeof growForks>[1],
+    snapshot: Snapshot,
     task: z.output<typeof taskInput>,
     vaultText: string | undefined,
   ): Promise<TaskResult> {
@@ -151,15 +152,16 @@ class Swarm {
     }
   }
 
-  async #worker(
-    snapshot: Parameters<typeof growForks>[1],
-    name: string,
-  ): Promise<{ id: string; name: string }> {
+  async #worker(snapshot: Snapshot, name: string): Promise<{ id: string; name: string }> {
     const { forks } = await growForks(this.#context, snapshot, { count: 1 });
     const worker = { id: forks[0]!.id, name: forks[0]!.name };
     this.workers.set(name, worker);
     const { allow_internet: allow } = this.#input;
-    if (allow !== undefined) await this.#context.services.network.patch(worker.id, { allow_internet: allow });
+    if (allow !== undefined)
+      await this.#context.call('setNetwork', {
+        params: { sandbox: worker.id },
+        body: { allow_internet: allow },
+      });
     return worker;
   }
 
@@ -168,7 +170,7 @@ class Swarm {
     own: Record<string, string> | undefined,
     vaultText: string | undefined,
   ): Promise<Record<string, string>> {
-    const { files } = this.#context.services;
+    const params = { sandbox: id };
     const env: Record<string, string> = { ...this.#input.env_vars, ...own };
     const contexts = [
       ['SHARED_CONTEXT', contextFiles.shared, this.#input.shared_context],
@@ -176,7 +178,7 @@ class Swarm {
     ] as const;
     for (const [name, path, text] of contexts) {
       if (text === undefined) continue;
-      await files.write(id, { path, parents: true }, single(text));
+      await this.#context.call('writeFile', { params, query: { path } }, { upload: single(text) });
       env[name] = path;
     }
     return env;
@@ -205,7 +207,17 @@ export const swarmRun = defineTool({
   title: 'Run tasks in forks',
   description:
     'Forks a worker for each task from one snapshot, runs the tasks (max_parallel at a time), optionally merges their commits into merge_target, and destroys the workers. Do not use it for one command (exec), nor for workers you want to talk to (workspace_batch_fork).',
-  scope: 'admin',
+  actions: [
+    'forkSnapshot',
+    'setNetwork',
+    'exec',
+    'writeFile',
+    'readFile',
+    'removeFile',
+    'merge',
+    'destroySandbox',
+    'shareNotes',
+  ],
   annotations: outward(unbounded),
   input,
   output: z.object({
@@ -235,7 +247,7 @@ export const swarmRun = defineTool({
       );
     const golden = context.ownSandbox(given.golden_workspace);
     const target = given.merge_target === undefined ? undefined : context.ownSandbox(given.merge_target);
-    const snapshot = await context.services.snapshots.get(given.snapshot_name, golden.id);
+    const snapshot = await context.usableSnapshot(given.snapshot_name, golden);
     const began = performance.now();
     const swarm = new Swarm(context, given, { id: golden.id, name: golden.name });
     let destroyed = 0;
@@ -243,7 +255,7 @@ export const swarmRun = defineTool({
       if (given.cleanup || context.signal.aborted) destroyed = await swarm.cleanUp();
     };
     try {
-      const tasks = await context.during('running the tasks', () => swarm.run(snapshot.id));
+      const tasks = await context.during('running the tasks', () => swarm.run(snapshot));
       const succeeded = tasks.filter((task) => task.success);
       const merge =
         target === undefined

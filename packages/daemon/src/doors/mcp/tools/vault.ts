@@ -15,7 +15,7 @@ const read = defineTool({
   name: 'vault_read',
   title: 'Read a shared note',
   description: 'Text and frontmatter of a note. Do not use it for files of a workspace (file_read).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: readOnly,
   input: z.strictObject({ path: notePath, format: z.enum(['markdown', 'json']).default('markdown') }),
   output: z.object({ path: z.string(), content: z.string(), frontmatter: frontmatterSchema.optional() }),
@@ -36,7 +36,7 @@ const write = defineTool({
   title: 'Write a shared note',
   description:
     'Creates or changes a markdown note that every session sees and that outlives all workspaces. Do not use it for code or data of a workspace (file_write), nor for secrets: all sessions can read it.',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: unbounded,
   input: z.strictObject({
     path: notePath,
@@ -57,7 +57,7 @@ const search = defineTool({
   title: 'Search the shared notes',
   description:
     'Lines of notes that hold the words (or match the regular expression). Do not use it for files of a workspace (exec with grep).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: readOnly,
   input: z.strictObject({
     query: z.string().min(1).max(1024),
@@ -94,7 +94,7 @@ const list = defineTool({
   name: 'vault_list',
   title: 'List the shared notes',
   description: 'Notes and folders of the vault. Do not use it for directories of a workspace (file_list).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: readOnly,
   input: z.strictObject({
     path: z.string().max(1024).optional(),
@@ -122,7 +122,7 @@ const remove = defineTool({
   title: 'Delete a shared note',
   description:
     'Removes a note for good; confirm must be true. Do not use it on notes of others without asking.',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: replacing,
   input: z.strictObject({ path: notePath, confirm: z.literal(true).describe('Must be true.') }),
   output: z.object({ path: z.string(), deleted: z.literal(true) }),
@@ -138,7 +138,7 @@ const frontmatter = defineTool({
   title: 'Frontmatter of a shared note',
   description:
     'Reads, sets or deletes keys in the frontmatter of a note. Do not use it for tags (vault_tags).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: replacing,
   input: z.strictObject({
     path: notePath,
@@ -175,7 +175,7 @@ const tags = defineTool({
   title: 'Tags of a shared note',
   description:
     'Lists, adds or removes tags of a note; without path lists all tags in use. Do not use it to search (vault_search takes a tag).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: replacing,
   input: z.strictObject({
     path: notePath.optional(),
@@ -207,7 +207,7 @@ const replace = defineTool({
   title: 'Replace text in a shared note',
   description:
     'Replaces every occurrence of a text (or match of a regular expression) in a note. Do not use it to rewrite a note (vault_write).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: unbounded,
   input: z.strictObject({
     path: notePath,
@@ -227,7 +227,7 @@ const move = defineTool({
   name: 'vault_move',
   title: 'Move a shared note',
   description: 'Gives a note another path. Do not use it to copy (vault_read, then vault_write).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: unbounded,
   input: z.strictObject({ path: notePath, new_path: notePath, overwrite: z.boolean().default(false) }),
   output: z.object({ moved: z.literal(true), from: z.string(), to: z.string() }),
@@ -243,7 +243,7 @@ const batchRead = defineTool({
   title: 'Read several shared notes',
   description:
     'Up to ten notes in one call; one that cannot be read says why and does not stop the others. Do not use it to find notes (vault_search).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: readOnly,
   input: z.strictObject({
     paths: z.array(notePath).min(1).max(10),
@@ -285,7 +285,7 @@ const stats = defineTool({
   title: 'Size of the vault',
   description:
     'How many notes and folders there are, and which changed last. Do not use it to list notes (vault_list).',
-  scope: 'admin',
+  actions: ['shareNotes'],
   annotations: readOnly,
   input: z.strictObject({ recent_count: z.int().min(0).max(100).default(10) }),
   output: z.object({
