@@ -9,8 +9,9 @@ struct new_blob;
 #define LARGE_FILE (256 * 1024)
 #define IN_BLOB UINT64_MAX
 
-/* `len` is the length of a node; for a file it is 1 when the file had holes. pack 0 means: not stored here. */
-struct location {
+/* `len` is the length of a node; for a file it is 1 when the file had holes. pack 0 means: not stored here.
+   Packed, as it is read where it lies in nodes and in the index, at any address. */
+struct __attribute__((packed)) location {
   uint64_t pack, offset, len;
 };
 

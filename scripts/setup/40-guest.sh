@@ -4,4 +4,4 @@ levels=(all test)
 
 inputs() { find guest -path guest/build -prune -o -type f -print | LC_ALL=C sort; }
 is_present() { [[ -d guest/build ]]; }
-install() { make -C guest --no-print-directory; }
+install() { make -C guest --no-print-directory -j "$(nproc)"; }

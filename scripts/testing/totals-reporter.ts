@@ -12,7 +12,11 @@ const reasonOf = (test: TestCase, note: string | undefined): string | undefined 
   return undefined;
 };
 
-const titleOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
+/** A test that runs again with sanitized programs is another one. */
+const titleOf = (test: TestCase): string => {
+  const title = `${test.module.relativeModuleId} > ${test.fullName}`;
+  return test.project.name === 'sanitized' ? `sanitized: ${title}` : title;
+};
 
 /** Writes the totals of a run as JSON to the file that COPPICE_TEST_TOTALS names. */
 export default class TotalsReporter implements Reporter {

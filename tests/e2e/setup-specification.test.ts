@@ -20,6 +20,7 @@ test('every promise names a test that exists', () => {
 test('no test is skipped by a means that gives no reason', () => {
   const files = globSync(['packages/*/test/**/*.ts', 'packages/testkit/src/*.ts', 'tests/**/*.ts'], {
     cwd: repository,
+    exclude: (path) => path.includes('node_modules'),
   });
   expect(files.length).toBeGreaterThan(100);
   const silent = files.filter((file) =>

@@ -243,7 +243,7 @@ describe('without Node', () => {
     await jvs.ok(['verify', '--all'], { cwd });
   });
 
-  test('a collection of a great many snapshots is read in one go', { timeout: 60_000 }, async () => {
+  test('a collection of a great many snapshots is read in one go', async () => {
     const cwd = await workspace();
     await withoutNode(['snapshot', 'kept', '--tag', 'kept'], cwd);
     const log = join(cwd, '../.jvs/log.jsonl');
@@ -261,7 +261,9 @@ describe('without Node', () => {
     const left = ids[1000];
     const mark = line(3 + ids.length, 'gc_mark', { snapshots: ids.filter((id) => id !== left) });
     await appendFile(log, `${[...snapshots, mark, line(4 + ids.length, 'gc_done', {})].join('\n')}\n`);
-    expect(await withoutNode(['snapshot', 'after', '--tag', 'after'], cwd)).toMatchObject({ code: 0 });
+    // Its own time and not that of a busy machine: one that reads it again for each snapshot needs many minutes.
+    const snapshot = direct(['snapshot', 'after', '--tag', 'after']);
+    expect(await jvs.run('prlimit', ['--cpu=60', ...snapshot], { cwd })).toMatchObject({ code: 0 });
     await needsNode(['restore', 'kept'], cwd);
     expect(await withoutNode(['restore', 'after'], cwd)).toMatchObject({ code: 0 });
     await needsNode(['restore', ids[0] ?? ''], cwd);

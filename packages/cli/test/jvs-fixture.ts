@@ -2,12 +2,10 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { PlainDirectory } from '@coppice/testkit';
+import { guestProgram, PlainDirectory } from '@coppice/testkit';
 import { vi } from 'vitest';
 import { bundleJvs, jvsNodeOptions } from '../../../scripts/bundle-jvs.ts';
 import { runJvs } from '../src/jvs/run.ts';
-
-const checkout = join(import.meta.dirname, '../../..');
 
 interface Ended {
   readonly code: number | null;
@@ -57,7 +55,7 @@ export class JvsFixture implements AsyncDisposable {
     return {
       PATH: `${this.bin}:${process.env.PATH ?? ''}`,
       HOME: this.home,
-      COPPICE_TREE_PROGRAM: process.env.COPPICE_TREE_PROGRAM ?? join(checkout, 'guest/build/coppice-tree'),
+      COPPICE_TREE_PROGRAM: process.env.COPPICE_TREE_PROGRAM ?? guestProgram('coppice-tree'),
       LC_ALL: 'C.UTF-8',
     };
   }

@@ -8,6 +8,7 @@ import { PassThrough } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { CoppiceError } from '@coppice/protocol';
+import { whereMemoryIsFreed } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FrameDecoder } from '../src/guest/frame-decoder.ts';
 import { connectGuest, type Guest, GuestLink } from '../src/index.ts';
@@ -163,7 +164,7 @@ describe('the agent, against a hostile host', () => {
     expect((await run(agent.guest, ['echo', 'unharmed'])).stdout).toBe('unharmed\n');
   });
 
-  it('does not grow for a host that asks and never listens', async () => {
+  it('does not grow for a host that asks and never listens', whereMemoryIsFreed, async () => {
     const before = await residentBytes(agent.guest, 1);
     const socket = connect(agent.socketPath);
     socket.on('error', () => {});

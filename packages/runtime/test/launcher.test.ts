@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { eventually } from '@coppice/testkit';
+import { eventually, guestProgram } from '@coppice/testkit';
 import { expect, test } from 'vitest';
 import { encodeLaunchMessage, LaunchMessageReader } from '../src/drivers/container/launch-message.ts';
 import { readStarted } from '../src/machine/process-identity.ts';
 
-const launch = fileURLToPath(new URL('../../../guest/build/coppice-launch', import.meta.url));
+const launch = guestProgram('coppice-launch');
 const holdSource = fileURLToPath(new URL('./container/hold-descriptors.c', import.meta.url));
 
 /** More than the allocator of the launcher keeps aside: the second half gets the memory of the first. */

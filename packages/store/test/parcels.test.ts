@@ -2,12 +2,11 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { type ParcelKind, Parcels } from '@coppice/store';
-import { fillWithOddities, treeListing } from '@coppice/testkit';
+import { fillWithOddities, guestProgram, treeListing } from '@coppice/testkit';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
-const parcels = new Parcels(fileURLToPath(new URL('../../../guest/build/coppice-parcel', import.meta.url)));
+const parcels = new Parcels(guestProgram('coppice-parcel'));
 const mib = 1024 ** 2;
 
 let directory: string;

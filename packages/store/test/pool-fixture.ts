@@ -2,10 +2,10 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { guestProgram } from '@coppice/testkit';
 
-export const poolProgram = fileURLToPath(new URL('../../../guest/build/coppice-pool', import.meta.url));
+export const poolProgram = guestProgram('coppice-pool');
 
 export const run = promisify(execFile);
 

@@ -8,6 +8,7 @@ export {
   runIn,
   shellIn,
 } from './driver-workbench.ts';
+export { guestProgram, installedProgram, whereMemoryIsFreed } from './guest-program.ts';
 export { homeKey } from './home-key.ts';
 export { HomeTraces } from './home-traces.ts';
 export { describeWithMemory, type MemoryDriver } from './memory-drivers.ts';

@@ -1,12 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { guestProgram } from '@coppice/testkit';
 import { connectGuest, type ExitStatus, type Guest, type ProcessRequest } from '../../src/index.ts';
 
-const agentPath = resolve(import.meta.dirname, '../../../../guest/build/coppice-agent');
+const agentPath = guestProgram('coppice-agent');
+/** Where an agent that is built with sanitizers writes what they find. */
+const reports = process.env.COPPICE_GUEST_PROGRAMS && join(process.env.COPPICE_GUEST_PROGRAMS, 'reports');
 
 export interface Agent {
   readonly guest: Guest;
@@ -52,7 +55,7 @@ export const confinedAgent = ({ dir, asInit = false, args }: Confinement): [stri
   ...['--dev', '/dev', '--dir', '/root', '--dir', '/mnt', '--tmpfs', '/tmp', '--tmpfs', '/run'],
   ...(asInit ? ['--unshare-pid', '--as-pid-1', '--proc', '/proc'] : ['--ro-bind', '/proc', '/proc']),
   ...['--ro-bind', agentPath, agentPath],
-  ...(dir === undefined ? [] : ['--bind', dir, dir]),
+  ...[dir, reports].flatMap((place) => (place ? ['--bind', place, place] : [])),
   ...['--chdir', '/', '--', agentPath, ...args],
 ];
 

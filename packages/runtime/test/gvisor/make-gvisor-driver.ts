@@ -1,8 +1,6 @@
 import { execFileSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import { guestProgram, installedProgram } from '@coppice/testkit';
 import { type Driver, GvisorDriver, type MachineSpec } from '../../src/index.ts';
-
-const program = (name: string) => fileURLToPath(new URL(`../../../../guest/build/${name}`, import.meta.url));
 
 const ip = (...args: string[]) => execFileSync('ip', args, { stdio: 'pipe' });
 
@@ -14,7 +12,7 @@ export const makeGvisorDriver = (home: string, homeKey: string): Driver => {
   const driver = new GvisorDriver({
     home,
     homeKey,
-    programs: { agent: program('coppice-agent'), relay: program('coppice-relay') },
+    programs: { agent: installedProgram('coppice-agent'), relay: guestProgram('coppice-relay') },
   });
   const namespaces = new Set<string>();
   const withNetns = (spec: MachineSpec): MachineSpec => {

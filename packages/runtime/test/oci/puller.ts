@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseImageReference } from '@coppice/protocol';
+import { guestProgram } from '@coppice/testkit';
 import { LayerProgram } from '../../src/images/layers/layer-program.ts';
 import { LayerStore } from '../../src/images/layers/layer-store.ts';
 import { BlobStore } from '../../src/images/oci/blob-store.ts';
@@ -10,9 +10,7 @@ import { machinePlatform } from '../../src/images/oci/platform.ts';
 import { type PulledImage, type PullOptions, pullImage } from '../../src/images/oci/pull-image.ts';
 import { Registries, type RegistriesOptions } from '../../src/images/oci/registries.ts';
 
-const program = fileURLToPath(new URL('../../../../guest/build/coppice-layer', import.meta.url));
-
-export const layerProgram = new LayerProgram(program);
+export const layerProgram = new LayerProgram(guestProgram('coppice-layer'));
 
 export const openLayers = (
   directory: string,
