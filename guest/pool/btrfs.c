@@ -300,6 +300,30 @@ static int usage(struct request *request, struct reply *reply) {
   return 0;
 }
 
+/* DIR IDS (of subvolumes, with slashes between them) -> for each the bytes written through it that are still there; 0: none, or gone */
+static int written(struct request *request, struct reply *reply) {
+  struct btrfs_ioctl_search_args args;
+  char *rest = NULL;
+  int directory = open_directory(reply, request->fields[0].data);
+  if (directory < 0) return -1;
+  int result = 0;
+  for (char *text = strtok_r(request->fields[1].data, "/", &rest); result == 0 && text; text = strtok_r(NULL, "/", &rest)) {
+    uint64_t id;
+    struct btrfs_qgroup_info_item info = {0};
+    if ((result = parse_number(text, &id)) < 0) break;
+    struct btrfs_ioctl_search_key key = {
+        .min_type = BTRFS_QGROUP_INFO_KEY, .max_type = BTRFS_QGROUP_INFO_KEY, .min_offset = id, .max_offset = id};
+    int found = search(directory, BTRFS_QUOTA_TREE_OBJECTID, key, &args);
+    if (found < 0) result = -1;
+    if (found > 0) memcpy(&info, args.buf + sizeof(struct btrfs_ioctl_search_header), sizeof info);
+    reply_number(reply, info.rfer);
+  }
+  int saved = errno;
+  close(directory);
+  errno = saved;
+  return result < 0 ? fail(reply, "read the counts of %s", request->fields[0].data) : 0;
+}
+
 /* DIR: from now on each subvolume is counted for what is written through it. EINVAL: the kernel is older than 6.7. */
 static int enable_quota(struct request *request, struct reply *reply) {
   struct btrfs_ioctl_quota_ctl_args args = {.cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA};
@@ -378,6 +402,7 @@ const struct operation_entry btrfs_operations[] = {
     {"subvolume-access", 2, set_access},
     {"subvolume-usage", 2, usage},
     {"quota-limit", 2, limit},
+    {"quota-written", 2, written},
     {"quota-enable", 1, enable_quota},
     {"quota-sweep", 1, sweep_quota},
     {"filesystem-sync", 1, sync_filesystem},

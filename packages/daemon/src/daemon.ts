@@ -46,6 +46,7 @@ import { ForkService } from './snapshots/fork-service.ts';
 import { LineageService } from './snapshots/lineage-service.ts';
 import { MemorySharer } from './snapshots/memory/memory-sharer.ts';
 import { RestoreService } from './snapshots/restore-service.ts';
+import { SnapshotAllowance } from './snapshots/snapshot-allowance.ts';
 import { SnapshotService } from './snapshots/snapshot-service.ts';
 import { SnapshotSizer } from './snapshots/snapshot-sizer.ts';
 import { SnapshotTaker } from './snapshots/snapshot-taker.ts';
@@ -159,7 +160,8 @@ export class Daemon {
     };
 
     const sizer = new SnapshotSizer(state, disks, log, new MemorySharer(core));
-    const taker = new SnapshotTaker(core);
+    const allowance = new SnapshotAllowance(core, config.limits);
+    const taker = new SnapshotTaker(core, allowance);
     const snapshots = new SnapshotService(core, taker, sizer, config.limits.undo_snapshots);
     const lifecycle: Lifecycle = new Lifecycle({
       core,
@@ -204,6 +206,7 @@ export class Daemon {
       images,
       creator,
       names,
+      allowance,
       home: home.directory,
     });
     const trees = new TreeAccess(core, taker, imageRootfs, emptyDirectory(home));
@@ -216,7 +219,7 @@ export class Daemon {
       snapshots,
       server: pool.server,
     });
-    const restorer = new RestoreService({ core, lifecycle, taker, sizer, snapshots });
+    const restorer = new RestoreService({ core, lifecycle, taker, sizer, snapshots, allowance });
     const forks = new ForkService({ core, creator, taker, sizer, snapshots, names });
     const lineage = new LineageService(state, images);
     const parcels = new Parcels(programs.parcel);
@@ -301,7 +304,7 @@ export class Daemon {
         get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
         update: (ref, input) => snapshots.update(ref, input),
         delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
-        restore: (ref, input) => restorer.restore(ref, input),
+        restore: (ref, input, call) => restorer.restore(ref, input, call),
         forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
         forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
         export: (ref, options) => exporter.export(ref, options),

@@ -44,6 +44,8 @@ export type Progress = (done: { readonly message: string; readonly fraction?: nu
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
+  /** With which kind of token. Where nobody says, no more is allowed than to a sandbox's own. */
+  readonly by?: Scope['kind'] | undefined;
   readonly progress?: Progress;
 }
 
@@ -84,7 +86,11 @@ export interface Services {
     get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot>;
     update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot>;
     delete(snapshotRef: string, sandboxRef?: string): Promise<void>;
-    restore(ref: string, input: z.output<typeof restoreSchema>): Promise<z.output<typeof restoredSchema>>;
+    restore(
+      ref: string,
+      input: z.output<typeof restoreSchema>,
+      options?: CallOptions,
+    ): Promise<z.output<typeof restoredSchema>>;
     forkSnapshot(
       snapshotRef: string,
       input: z.output<typeof forkSnapshotSchema>,

@@ -181,7 +181,20 @@ export const sandboxUsageSchema = z.object({
   disk_used_bytes: z.number(),
 });
 
-export const sandboxDetailSchema = sandboxSchema.extend({ usage: sandboxUsageSchema.nullable() });
+/** What the sandbox's own token may keep in snapshots. An admin token is not held to it. */
+const snapshotHoldingsSchema = z.object({
+  /** Undo snapshots included. */
+  count: z.number(),
+  max_count: z.number(),
+  /** What they would hold with one more, taken now; null when the disk cannot be read. */
+  held_bytes: z.number().nullable(),
+  max_bytes: z.number(),
+});
+
+export const sandboxDetailSchema = sandboxSchema.extend({
+  usage: sandboxUsageSchema.nullable(),
+  snapshots: snapshotHoldingsSchema,
+});
 export type SandboxDetail = z.infer<typeof sandboxDetailSchema>;
 
 export const listSandboxesQuery = z.strictObject({

@@ -44,6 +44,11 @@ export interface DiskStore {
   diskUsage(diskId: string): Promise<DiskUsage>;
   snapshotUsage(snapshotId: string): Promise<DiskUsage>;
   /**
+   * What was written through the disk and is still on the pool, in the disk or in these snapshots of it, each byte once. Right
+   * after a snapshot was taken this is what the snapshots hold. Where the kernel does not count, each snapshot counts whole.
+   */
+  writtenBytes(diskId: string, snapshotIds: readonly string[]): Promise<number>;
+  /**
    * Lets the memory of a snapshot share every page that the memory of the other one has too; what it holds stays the same.
    * Where the engine's files cannot share blocks, nothing happens.
    */

@@ -65,6 +65,34 @@ describe('the size of a disk', () => {
     await write('modest', 'file', 20);
   });
 
+  it('stays known for what snapshots of a disk hold, each byte once, however often the disk is restored', async () => {
+    const held = async (): Promise<number> => {
+      // Brings the counts up to date.
+      await store.diskUsage('restored');
+      return Math.round((await store.writtenBytes('restored', [])) / mebibyte);
+    };
+    await store.createDisk('restored', 64 * mebibyte);
+    await write('restored', 'first', 8);
+    await store.snapshotDisk('restored', 'restored_1');
+    await store.snapshotDisk('restored', 'restored_same');
+    expect(await held()).toBe(8);
+    for (const round of [2, 3, 4]) {
+      await write('restored', `round-${round}`, 8);
+      await store.snapshotDisk('restored', `restored_${round}`);
+      await store.replaceDisk('restored', 'restored_1', 64 * mebibyte);
+      expect(await held()).toBe(8 * round);
+    }
+    // A daemon that starts anew knows it too.
+    await store.close();
+    store = await createDiskStore({ server: pool.server, engine: pool.engine, directory: pool.directory });
+    expect(await held()).toBe(32);
+    for (const round of [2, 3, 4]) await store.removeSnapshot(`restored_${round}`);
+    while ((await held()) > 8) await new Promise((resolve) => setTimeout(resolve, 50));
+    // The disk and two snapshots share it still.
+    expect(await held()).toBe(8);
+    await store.removeDisk('restored');
+  });
+
   it('counts what a disk began with: a snapshot, a fork and a restore do not start at zero', async () => {
     await store.createDisk('source', 32 * mebibyte);
     await write('source', 'base', 20);
@@ -160,9 +188,11 @@ describe('the size of a disk', () => {
     await store.removeDisk('passing');
     await store.close();
     const left = await readdir(join(pool.directory, 'accounts'));
-    expect(known.filter((name) => !left.includes(name))).toHaveLength(2);
+    expect(known.filter((name) => !left.includes(name))).toHaveLength(3);
     const { disks, snapshots } = await store.list();
-    expect(left).toHaveLength(disks.length + snapshots.length);
+    const former = left.filter((name) => name.startsWith('former.'));
+    expect(left).toHaveLength(disks.length + snapshots.length + former.length);
+    expect(disks.map((id) => `former.${id}.json`)).toEqual(expect.arrayContaining(former));
   });
 
   it('leaves a snapshot that nobody can write to, not even root', async () => {

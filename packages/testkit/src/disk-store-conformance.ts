@@ -285,6 +285,21 @@ export const describeDiskStore = (
       expect(await store.freeBytes()).toBeGreaterThan(0);
     });
 
+    it('counts what all snapshots of a disk hold, also of what was deleted since', async () => {
+      const partBytes = 4 * 1024 ** 2;
+      const diskId = fresh('disk');
+      await store.createDisk(diskId, sizeBytes);
+      const snapshots: string[] = [];
+      for (let round = 0; round < 3; round++) {
+        await rm(upper(diskId, 'data'), { force: true });
+        await writeFile(upper(diskId, 'data'), randomBytes(partBytes));
+        snapshots.push(fresh('snap'));
+        await store.snapshotDisk(diskId, snapshots.at(-1)!);
+        expect(await store.writtenBytes(diskId, snapshots)).toBeGreaterThanOrEqual((round + 1) * partBytes);
+      }
+      expect(await store.writtenBytes(diskId, snapshots)).toBeLessThan(3.5 * partBytes);
+    });
+
     it('does what a plain model does under any sequence of write, snapshot, restore, fork and delete', async () => {
       const names = fc.constantFrom('a', 'b', 'sub/c');
       const pick = fc.nat(9);

@@ -1,5 +1,5 @@
 import type { SandboxDetail } from '@coppice/protocol';
-import { formatAge, formatBytes, formatDuration, plural } from '../ui/format.ts';
+import { formatAge, formatBytes, formatDuration, formatSize, plural } from '../ui/format.ts';
 import { describeNetwork } from '../ui/network.ts';
 import { facts } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
@@ -7,7 +7,7 @@ import { type DefineCommand, verb } from '../verb.ts';
 const none = (text: string): string => (text === '' ? 'none' : text);
 
 const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
-  const { usage } = sandbox;
+  const { usage, snapshots } = sandbox;
   const labels = Object.entries(sandbox.labels).map(([key, value]) =>
     value === '' ? key : `${key}=${value}`,
   );
@@ -30,6 +30,10 @@ const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
     [
       'disk',
       `${usage ? `${formatBytes(usage.disk_referenced_bytes)} of ` : ''}${formatBytes(sandbox.disk_mb * 2 ** 20)}`,
+    ],
+    [
+      'snapshots',
+      `${snapshots.count} of ${snapshots.max_count}, ${formatSize(snapshots.held_bytes)} of ${formatBytes(snapshots.max_bytes)}`,
     ],
     ['processes', `${usage ? `${usage.pids} of ` : ''}${sandbox.pids}`],
     ['out of memory', usage && usage.oom_kills > 0 ? plural(usage.oom_kills, 'kill') : 'never'],

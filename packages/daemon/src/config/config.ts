@@ -44,6 +44,12 @@ const configSchema = z.strictObject({
       sandboxes_per_session: z.int().min(1).max(100_000).default(20),
       /** Of each sandbox: the newest that are kept of what undoes merges and restores. */
       undo_snapshots: z.int().min(1).max(1000).default(10),
+      /** Of the whole home. */
+      max_snapshots: z.int().min(1).max(10_000_000).default(100_000),
+      /** What a sandbox's own token may have: this many snapshots, undo snapshots included ... */
+      snapshots_per_sandbox: z.int().min(1).max(1_000_000).default(1000),
+      /** ... which together hold this many times its disk and memory. */
+      snapshot_space_per_sandbox: z.number().min(0.1).max(1000).default(4),
       /** How many events are kept, and how long. */
       events_kept: z.int().min(100).max(10_000_000).default(100_000),
       events_days: z.int().min(1).max(3650).default(90),

@@ -157,6 +157,16 @@ export class SnapshotTable {
       .get({ id })!.heirs;
   }
 
+  /** Of one sandbox, or of all. */
+  count(sandboxId?: string): number {
+    const where = sandboxId === undefined ? '' : 'WHERE sandbox_id = @sandboxId';
+    return this.#database
+      .prepare<[Record<string, unknown>], { count: number }>(
+        `SELECT count(*) AS count FROM snapshots ${where}`,
+      )
+      .get({ sandboxId: sandboxId ?? null })!.count;
+  }
+
   hasChildren(id: string): boolean {
     return (
       this.#database.prepare('SELECT 1 FROM snapshots WHERE parent_id = ? LIMIT 1').get(id) !== undefined

@@ -1,6 +1,6 @@
 import type { RouteName, Routes } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { Progress } from '../services.ts';
+import type { Principal, Progress } from '../services.ts';
 import type { MessageSocket } from './http/message-socket.ts';
 
 type Parsed<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
@@ -12,6 +12,8 @@ export interface Call<N extends RouteName> {
   readonly params: Parsed<Routes[N], 'params'>;
   readonly query: Parsed<Routes[N], 'query'>;
   readonly body: Parsed<Routes[N], 'body'>;
+  /** Who calls; undefined where nobody needs to be known. */
+  readonly principal: Principal | undefined;
   /** The body of a route that uploads. */
   readonly upload: AsyncIterable<Uint8Array>;
   /** Aborted when the caller goes away. */

@@ -9,6 +9,7 @@ import { invalidInput } from './problem.ts';
 /** A call whose caller may make it: what is known before its body is looked at. */
 export interface Admitted<N extends RouteName = RouteName> {
   readonly name: N;
+  readonly principal: Principal | undefined;
   readonly params: Call<N>['params'];
   readonly query: Call<N>['query'];
 }
@@ -46,19 +47,21 @@ export class Calls {
       throw new CoppiceError('invalid_argument', 'this call takes no query parameters');
     return {
       name,
+      principal,
       params: parsed as Call<N>['params'],
       query: parse(route.query, query ?? {}, 'query') as Call<N>['query'],
     };
   }
 
   run<N extends RouteName>(
-    { name, params, query }: Admitted<N>,
+    { name, principal, params, query }: Admitted<N>,
     { body, upload = noBytes(), signal, progress, lastEventId }: CallRest,
     socket?: MessageSocket,
   ): ReturnType<Handlers[N]> {
     const route: Route = routes[name];
     const handler = this.#handlers[name] as unknown as AnyHandler;
     const call = {
+      principal,
       params,
       query,
       body: parse(route.body, body ?? {}, 'body'),

@@ -1,4 +1,4 @@
-import type { CallOptions, Progress, Services } from '../services.ts';
+import type { CallOptions, Principal, Progress, Services } from '../services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
 import { execEvents } from './http/exec-events.ts';
 import { runOverSocket } from './http/exec-socket.ts';
@@ -12,10 +12,16 @@ const done = async (work: Promise<void>): Promise<Record<string, never>> => {
 const optionsOf = ({
   signal,
   progress,
+  principal,
 }: {
   signal: AbortSignal;
   progress: Progress | undefined;
-}): CallOptions => (progress === undefined ? { signal } : { signal, progress });
+  principal: Principal | undefined;
+}): CallOptions => ({
+  signal,
+  by: principal?.scope.kind,
+  ...(progress === undefined ? {} : { progress }),
+});
 
 const items = async <T>(work: Promise<T[]>): Promise<{ items: T[] }> => ({ items: await work });
 
@@ -85,7 +91,8 @@ export const createHandlers = (services: Services): Handlers => ({
   }),
   uploadArchive: ({ params, query, upload }) => services.files.unpack(params.sandbox, query.path, upload),
 
-  createSnapshot: ({ params, body, signal }) => services.snapshots.create(params.sandbox, body, { signal }),
+  createSnapshot: ({ params, body, ...call }) =>
+    services.snapshots.create(params.sandbox, body, optionsOf(call)),
   listSandboxSnapshots: ({ params }) => items(services.snapshots.list(params.sandbox)),
   listSnapshots: () => items(services.snapshots.list()),
   getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
@@ -96,7 +103,8 @@ export const createHandlers = (services: Services): Handlers => ({
     contentType: 'application/vnd.coppice.export',
   }),
   importSnapshot: ({ query, upload, ...call }) => services.snapshots.import(upload, query, optionsOf(call)),
-  restoreSandbox: ({ params, body }) => services.snapshots.restore(params.sandbox, body),
+  restoreSandbox: ({ params, body, ...call }) =>
+    services.snapshots.restore(params.sandbox, body, optionsOf(call)),
   forkSnapshot: ({ params, body, ...call }) =>
     services.snapshots.forkSnapshot(params.snapshot, body, optionsOf(call)),
   forkSandbox: ({ params, body, ...call }) =>

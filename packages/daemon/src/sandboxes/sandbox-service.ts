@@ -14,6 +14,7 @@ import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { ImageRef, ImageService } from '../images/image-service.ts';
 import type { CallOptions } from '../services.ts';
+import type { SnapshotAllowance } from '../snapshots/snapshot-allowance.ts';
 import type { Core } from './core.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
 import { assertEnvironment, assertMemory, type SandboxCreator } from './sandbox-creator.ts';
@@ -30,6 +31,7 @@ export interface SandboxServiceParts {
   readonly images: ImageService;
   readonly creator: SandboxCreator;
   readonly names: SandboxNames;
+  readonly allowance: SnapshotAllowance;
   /** The directory of it, which no workspace may reach. */
   readonly home: string;
 }
@@ -41,6 +43,7 @@ export class SandboxService {
   readonly #images: ImageService;
   readonly #creator: SandboxCreator;
   readonly #names: SandboxNames;
+  readonly #allowance: SnapshotAllowance;
   readonly #home: string;
 
   constructor(parts: SandboxServiceParts) {
@@ -49,6 +52,7 @@ export class SandboxService {
     this.#images = parts.images;
     this.#creator = parts.creator;
     this.#names = parts.names;
+    this.#allowance = parts.allowance;
     this.#home = parts.home;
   }
 
@@ -108,7 +112,8 @@ export class SandboxService {
     const record = this.#core.finder.get(ref);
     const arrival = this.#core.machines.arrival(record.id);
     if (arrival !== undefined) await arrival;
-    return { ...this.view(this.#core.finder.get(record.id)), usage: await this.#usage(record.id) };
+    const [usage, snapshots] = await Promise.all([this.#usage(record.id), this.#snapshots(record)]);
+    return { ...this.view(this.#core.finder.get(record.id)), usage, snapshots };
   }
 
   async update(ref: string, input: z.output<typeof updateSandboxSchema>): Promise<Sandbox> {
@@ -256,6 +261,11 @@ export class SandboxService {
       disk_referenced_bytes: disk.referencedBytes,
       disk_used_bytes: disk.usedBytes,
     };
+  }
+
+  async #snapshots(record: SandboxRecord): Promise<SandboxDetail['snapshots']> {
+    const { count, maxCount, heldBytes, maxBytes } = await this.#allowance.holdings(record);
+    return { count, max_count: maxCount, held_bytes: heldBytes, max_bytes: maxBytes };
   }
 
   #parentIds(ref: string): Set<string> {

@@ -75,6 +75,7 @@ export class ForkService {
       tags: ['fork'],
       memory: input.memory,
       automatic: true,
+      by: 'admin' as const,
     };
     const { id: sandboxId } = source;
     const snapshot = await core.work.run(

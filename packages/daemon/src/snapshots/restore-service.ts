@@ -1,4 +1,4 @@
-import { CoppiceError, type restoredSchema, type restoreSchema } from '@coppice/protocol';
+import { CoppiceError, type restoredSchema, type restoreSchema, type Scope } from '@coppice/protocol';
 import type { z } from 'zod';
 import type { Intent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -6,7 +6,9 @@ import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { Core } from '../sandboxes/core.ts';
 import { type Lifecycle, wrongState } from '../sandboxes/lifecycle.ts';
 import { diskBytes } from '../sandboxes/machine-starter.ts';
+import type { CallOptions } from '../services.ts';
 import { assertMemoryFits } from './memory/memory-fit.ts';
+import type { SnapshotAllowance } from './snapshot-allowance.ts';
 import type { SnapshotService } from './snapshot-service.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
@@ -21,6 +23,7 @@ export interface RestoreServiceParts {
   readonly taker: SnapshotTaker;
   readonly sizer: SnapshotSizer;
   readonly snapshots: SnapshotService;
+  readonly allowance: SnapshotAllowance;
 }
 
 const restorable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused', 'failed']);
@@ -32,6 +35,7 @@ export class RestoreService {
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
   readonly #snapshots: SnapshotService;
+  readonly #allowance: SnapshotAllowance;
 
   constructor(parts: RestoreServiceParts) {
     this.#core = parts.core;
@@ -39,9 +43,14 @@ export class RestoreService {
     this.#taker = parts.taker;
     this.#sizer = parts.sizer;
     this.#snapshots = parts.snapshots;
+    this.#allowance = parts.allowance;
   }
 
-  async restore(ref: string, input: z.output<typeof restoreSchema>): Promise<Restored> {
+  async restore(
+    ref: string,
+    input: z.output<typeof restoreSchema>,
+    { by = 'sandbox' }: CallOptions = {},
+  ): Promise<Restored> {
     const { finder, locks } = this.#core;
     await this.#core.swept;
     const { id, baseSnapshotId } = finder.get(ref);
@@ -53,7 +62,7 @@ export class RestoreService {
           if (!restorable.has(record.state)) throw wrongState(record, 'restored');
           const snapshot = finder.snapshot(snapshotId);
           await assertMemoryFits(this.#core, snapshot);
-          const intent = await this.#begin(record, snapshot, input.discard);
+          const intent = await this.#begin(record, snapshot, input.discard, by);
           return this.finish(record, snapshot, intent);
         }),
       );
@@ -66,7 +75,12 @@ export class RestoreService {
   }
 
   /** Nothing is lost yet: what is there now is kept first, unless its owner said not to. */
-  async #begin(record: SandboxRecord, snapshot: SnapshotRecord, discard: boolean): Promise<RestoreIntent> {
+  async #begin(
+    record: SandboxRecord,
+    snapshot: SnapshotRecord,
+    discard: boolean,
+    by: Scope['kind'],
+  ): Promise<RestoreIntent> {
     const { journal, state, disks, ids } = this.#core;
     const { id } = record;
     const intent: RestoreIntent = {
@@ -84,6 +98,7 @@ export class RestoreService {
     else {
       try {
         await this.#taker.copy(id, undoId);
+        await this.#allowance.assertFits(record, { id: undoId, memoryBytes: null }, by);
         journal.step('restore.undo-taken');
         const request = undoOf('restore', undoId, `before ${snapshot.name} was restored`);
         const undo = this.#taker.describe(record, undoId, request);

@@ -37,12 +37,12 @@ export class SnapshotService {
   async create(
     ref: string,
     input: z.output<typeof createSnapshotSchema>,
-    { signal: caller }: CallOptions = {},
+    { signal: caller, by = 'sandbox' }: CallOptions = {},
   ): Promise<Snapshot> {
     const { finder, locks, activity, work, disks } = this.#core;
     const { id } = finder.get(ref);
     const record = await work.run({ sandboxId: id, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
-      locks.exclusive(id, () => this.#taker.take(finder.get(id), input, signal)),
+      locks.exclusive(id, () => this.#taker.take(finder.get(id), { ...input, by }, signal)),
     );
     activity.touch(id);
     this.#sizer.add(record.id);

@@ -1,4 +1,4 @@
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, type Scope } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord, SnapshotShape } from '../db/snapshot-table.ts';
@@ -6,6 +6,7 @@ import type { Core } from '../sandboxes/core.ts';
 import { wrongState } from '../sandboxes/lifecycle.ts';
 import { directoryBytes } from './directory-bytes.ts';
 import { assertKeepsMemory } from './memory/memory-refusal.ts';
+import type { SnapshotAllowance } from './snapshot-allowance.ts';
 
 export interface SnapshotRequest {
   /** For a caller who must know it before anybody else can. */
@@ -16,6 +17,8 @@ export interface SnapshotRequest {
   readonly memory: boolean;
   /** Nobody asked for it by name; removed when nothing needs it any more. */
   readonly automatic?: boolean;
+  /** With which kind of token; `admin` for what the daemon needs itself. */
+  readonly by: Scope['kind'];
 }
 
 const withoutMemory = { memoryBytes: null, memoryCompatibility: null, pauseMs: null };
@@ -24,9 +27,11 @@ const takeable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused'
 /** Takes snapshots and checkpoints. The caller holds the sandbox's lock. */
 export class SnapshotTaker {
   readonly #core: Core;
+  readonly #allowance: SnapshotAllowance;
 
-  constructor(core: Core) {
+  constructor(core: Core, allowance: SnapshotAllowance) {
     this.#core = core;
+    this.#allowance = allowance;
   }
 
   async take(record: SandboxRecord, request: SnapshotRequest, signal?: AbortSignal): Promise<SnapshotRecord> {
@@ -35,6 +40,7 @@ export class SnapshotTaker {
     const id = request.id ?? ids.next('snapshot');
     const name = request.name ?? `snapshot-${id.slice(-6)}`;
     this.assertNameFree(record.id, record.name, name);
+    this.#allowance.assertMayAdd(record, request.by);
     const machine = this.#core.machines.get(record.id);
     if (request.memory) await this.#assertKeepsMemory(record, machine);
     signal?.throwIfAborted();
@@ -44,6 +50,7 @@ export class SnapshotTaker {
       const kept = request.memory
         ? await this.#withMemory(record, machine!, id)
         : { ...withoutMemory, pauseMs: await this.#filesOnly(record.id, machine, id, signal) };
+      await this.#allowance.assertFits(record, { id, memoryBytes: kept.memoryBytes }, request.by);
       const snapshot = this.describe(record, id, { ...request, name }, kept);
       journal.finish(record.id, (emit) => {
         state.snapshots.insert(snapshot);
@@ -69,7 +76,7 @@ export class SnapshotTaker {
   describe(
     record: SandboxRecord,
     id: string,
-    request: SnapshotRequest & { readonly name: string },
+    request: Omit<SnapshotRequest, 'by'> & { readonly name: string },
     kept: Pick<SnapshotRecord, 'memoryBytes' | 'memoryCompatibility' | 'pauseMs'> = withoutMemory,
   ): SnapshotRecord {
     return {

@@ -128,6 +128,7 @@ export class MergeService {
       tags: ['merge'],
       memory: false,
       automatic: true,
+      by: 'admin' as const,
     };
     await this.#parts.taker.take(from, request, signal);
     this.#parts.sizer.add(id);

@@ -17,18 +17,32 @@ export interface SnapshotAccount {
   readonly addedBytes: number;
 }
 
-const diskFields = ['sizeBytes', 'inheritedBytes', 'snapshottedBytes'] as const;
-const snapshotFields = ['heldBytes', 'addedBytes'] as const;
+/** The disks that a restore replaced. Snapshots of them may still hold what was written through them. */
+interface FormerDisks {
+  readonly identities: readonly string[];
+}
+
+type Account = DiskAccount | SnapshotAccount | FormerDisks;
+
+const hasNumbers = (value: Record<string, unknown>, fields: readonly string[]): boolean =>
+  fields.every((field) => Number.isSafeInteger(value?.[field]));
+const isDisk = (value: Record<string, unknown>): boolean =>
+  hasNumbers(value, ['sizeBytes', 'inheritedBytes', 'snapshottedBytes']);
+const isSnapshot = (value: Record<string, unknown>): boolean =>
+  hasNumbers(value, ['heldBytes', 'addedBytes']);
+const isFormer = (value: Record<string, unknown>): boolean =>
+  Array.isArray(value?.identities) && value.identities.every((identity) => /^\d+$/.test(identity));
 
 /** By what the tree is, not by its name, so that it goes with the disk when two exchange their names. */
 const diskFile = (identity: string): string => `disk.${identity}.json`;
 const snapshotFile = (snapshotId: string): string => `snapshot.${snapshotId}.json`;
+const formerFile = (diskId: string): string => `former.${diskId}.json`;
 
 /** Small files, each replaced whole; nobody else writes them, so what was once read or written is known. */
 export class AccountBook {
   readonly #server: PoolServer;
   readonly #directory: string;
-  readonly #known = new Map<string, DiskAccount | SnapshotAccount>();
+  readonly #known = new Map<string, Account>();
 
   constructor(server: PoolServer, directory: string) {
     this.#server = server;
@@ -36,11 +50,15 @@ export class AccountBook {
   }
 
   disk(identity: string): Promise<DiskAccount | undefined> {
-    return this.#read(diskFile(identity), diskFields);
+    return this.#read(diskFile(identity), isDisk);
   }
 
   snapshot(snapshotId: string): Promise<SnapshotAccount | undefined> {
-    return this.#read(snapshotFile(snapshotId), snapshotFields);
+    return this.#read(snapshotFile(snapshotId), isSnapshot);
+  }
+
+  async former(diskId: string): Promise<readonly string[]> {
+    return (await this.#read<FormerDisks>(formerFile(diskId), isFormer))?.identities ?? [];
   }
 
   keepDisk(identity: string, account: DiskAccount): Promise<void> {
@@ -49,6 +67,14 @@ export class AccountBook {
 
   keepSnapshot(snapshotId: string, account: SnapshotAccount): Promise<void> {
     return this.#write(snapshotFile(snapshotId), account);
+  }
+
+  keepFormer(diskId: string, identities: readonly string[]): Promise<void> {
+    return this.#write(formerFile(diskId), { identities });
+  }
+
+  forgetFormer(diskId: string): Promise<void> {
+    return this.#remove(formerFile(diskId));
   }
 
   forgetDisk(identity: string): Promise<void> {
@@ -60,27 +86,36 @@ export class AccountBook {
   }
 
   /** Removes the accounts of what no longer exists. */
-  async sweep(identities: readonly string[], snapshotIds: readonly string[]): Promise<void> {
-    const kept = new Set([...identities.map(diskFile), ...snapshotIds.map(snapshotFile)]);
+  async sweep(
+    disks: readonly { readonly id: string; readonly identity: string }[],
+    snapshotIds: readonly string[],
+  ): Promise<void> {
+    const kept = new Set([
+      ...disks.flatMap(({ id, identity }) => [diskFile(identity), formerFile(id)]),
+      ...snapshotIds.map(snapshotFile),
+    ]);
     for (const name of await readdir(this.#directory)) if (!kept.has(name)) await this.#remove(name);
   }
 
-  async #read<T extends DiskAccount | SnapshotAccount>(
+  async #read<T extends Account>(
     name: string,
-    fields: readonly (string & keyof T)[],
+    isValid: (value: Record<string, unknown>) => boolean,
   ): Promise<T | undefined> {
-    const known = this.#known.get(name) ?? (await this.#load(name, fields));
+    const known = this.#known.get(name) ?? (await this.#load(name, isValid));
     return known as T | undefined;
   }
 
-  async #load(name: string, fields: readonly string[]): Promise<DiskAccount | SnapshotAccount | undefined> {
+  async #load(
+    name: string,
+    isValid: (value: Record<string, unknown>) => boolean,
+  ): Promise<Account | undefined> {
     try {
       const value = JSON.parse(await readFile(join(this.#directory, name), 'utf8')) as Record<
         string,
         unknown
       >;
-      if (!fields.every((field) => Number.isSafeInteger(value?.[field]))) return undefined;
-      const account = value as unknown as DiskAccount | SnapshotAccount;
+      if (!isValid(value)) return undefined;
+      const account = value as unknown as Account;
       this.#known.set(name, account);
       return account;
     } catch (error) {
@@ -91,7 +126,7 @@ export class AccountBook {
     }
   }
 
-  async #write(name: string, account: DiskAccount | SnapshotAccount): Promise<void> {
+  async #write(name: string, account: Account): Promise<void> {
     await this.#server.call('replace-file', join(this.#directory, name), JSON.stringify(account));
     this.#known.set(name, account);
   }

@@ -47,14 +47,40 @@ export class DiskSizes {
   }
 
   /** Removes the accounts of what no longer exists. */
-  async sweep(diskDirs: readonly string[], snapshotIds: readonly string[]): Promise<void> {
-    const counts = await Promise.all(
-      diskDirs.map((directory) => this.#counter.read(directory, { fresh: false })),
+  async sweep(
+    disks: readonly { readonly id: string; readonly directory: string }[],
+    snapshotIds: readonly string[],
+  ): Promise<void> {
+    const found = await Promise.all(
+      disks.map(async ({ id, directory }) => {
+        const { identity } = await this.#counter.read(directory, { fresh: false });
+        return { id, identity };
+      }),
     );
-    await this.#book.sweep(
-      counts.map(({ identity }) => identity),
-      snapshotIds,
-    );
+    await this.#book.sweep(found, snapshotIds);
+  }
+
+  /** Before the disk is replaced: snapshots may go on holding what was written through it. */
+  async rememberReplaced(diskId: string, diskDir: string): Promise<void> {
+    const { identity } = await this.#counter.read(diskDir, { fresh: false });
+    const former = await this.#book.former(diskId);
+    const written = await this.#counter.written(diskDir, former);
+    const alive = former.filter((_, index) => written[index]! > 0);
+    await this.#book.keepFormer(diskId, [...new Set([...alive, identity])]);
+  }
+
+  /** With the disk itself. */
+  async forgetReplaced(diskId: string): Promise<void> {
+    await this.#book.forgetFormer(diskId);
+  }
+
+  /** All that was ever written through the disk and is still on the pool: in it, or in a snapshot of it. */
+  async writtenBytes(diskId: string, diskDir: string): Promise<number> {
+    const { identity, writtenBytes } = await this.#counter.read(diskDir, { fresh: false });
+    // It stands among the former ones when it was to be replaced and that failed.
+    const former = (await this.#book.former(diskId)).filter((other) => other !== identity);
+    const written = await this.#counter.written(diskDir, former);
+    return written.reduce((sum, bytes) => sum + bytes, writtenBytes);
   }
 
   /** What a disk grown from the snapshot may write. */

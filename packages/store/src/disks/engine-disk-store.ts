@@ -62,7 +62,7 @@ class EngineDiskStore implements DiskStore {
     }
     const { disks, snapshots } = await this.list();
     await this.#sizes?.sweep(
-      disks.map((id) => this.diskDir(id)),
+      disks.map((id) => ({ id, directory: this.diskDir(id) })),
       snapshots,
     );
   }
@@ -119,6 +119,7 @@ class EngineDiskStore implements DiskStore {
     const draft = this.#temporary('disks', 'old', diskId);
     await this.#orUndo(draft, async () => {
       await this.#grow(snapshotId, draft, sizeBytes, options);
+      await this.#sizes?.rememberReplaced(diskId, target);
       await this.#options.server.call('exchange', draft, target);
     });
     this.#removeLater(draft);
@@ -142,6 +143,7 @@ class EngineDiskStore implements DiskStore {
 
   async removeDisk(diskId: string): Promise<void> {
     await this.#remove('disks', diskId);
+    await this.#sizes?.forgetReplaced(diskId);
   }
 
   async removeSnapshot(snapshotId: string): Promise<void> {
@@ -184,6 +186,12 @@ class EngineDiskStore implements DiskStore {
   async snapshotUsage(snapshotId: string): Promise<DiskUsage> {
     const directory = this.snapshotDir(snapshotId);
     return this.#sizes?.snapshotUsage(snapshotId, directory) ?? this.#options.engine.usage(directory);
+  }
+
+  async writtenBytes(diskId: string, snapshotIds: readonly string[]): Promise<number> {
+    if (this.#sizes !== undefined) return this.#sizes.writtenBytes(diskId, this.diskDir(diskId));
+    const usages = await Promise.all(snapshotIds.map((id) => this.snapshotUsage(id)));
+    return usages.reduce((sum, { referencedBytes }) => sum + referencedBytes, 0);
   }
 
   async shareMemory(snapshotId: string, withSnapshotId: string): Promise<void> {

@@ -76,6 +76,11 @@ class QuotaCounter implements TreeCounter {
     return { writtenBytes: Number(fields[0]), limitBytes: Number(fields[1]), identity: String(fields[2]) };
   }
 
+  async written(directory: string, identities: readonly string[]): Promise<number[]> {
+    if (identities.length === 0) return [];
+    return (await this.#server.call('quota-written', directory, identities.join('/'))).map(Number);
+  }
+
   async limit(directory: string, limitBytes: number): Promise<void> {
     await this.#server.call('quota-limit', directory, String(limitBytes));
   }

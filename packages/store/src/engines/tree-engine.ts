@@ -30,6 +30,8 @@ export interface TreeCount {
 export interface TreeCounter {
   /** `fresh` waits until all that was written is counted. */
   read(directory: string, options: { fresh: boolean }): Promise<TreeCount>;
+  /** What was written through each of these trees and is still on the filesystem, also after the tree itself is gone. */
+  written(directory: string, identities: readonly string[]): Promise<number[]>;
   /** Writing beyond it fails at once with "disk quota exceeded". */
   limit(directory: string, limitBytes: number): Promise<void>;
 }
