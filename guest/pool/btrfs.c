@@ -211,7 +211,10 @@ static int delete_subvolume(struct request *request, struct reply *reply) {
   if (parent < 0) return -1;
   snprintf(bin_name, sizeof bin_name, ".bin.%d.%lu", getpid(), __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED));
   int bin = -1, result = is_subvolume(parent, name) < 0 ? -1 : mkdirat(parent, bin_name, 0700);
-  if (result == 0) {
+  if (result < 0 && errno == ENOSPC) {
+    /* Where nothing can be made any more, the kernel keeps room for deletions. */
+    result = delete_at(parent, name);
+  } else if (result == 0) {
     bin = openat(parent, bin_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     result = bin < 0 ? -1 : renameat(parent, name, bin, "tree");
     if (result < 0 && errno == EROFS && make_writable(parent, name) == 0) result = renameat(parent, name, bin, "tree");

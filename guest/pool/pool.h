@@ -52,6 +52,7 @@ extern const struct operation_entry tree_operations[];
 extern const struct operation_entry copy_operations[];
 extern const struct operation_entry attribute_operations[];
 extern const struct operation_entry share_operations[];
+extern const struct operation_entry space_operations[];
 
 /* main.c: nobody wants the answer of this request any more; errno says so then. Asked often by whatever may take long. */
 int is_cancelled(void);

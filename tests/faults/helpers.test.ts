@@ -65,13 +65,13 @@ describe('a helper of the daemon that dies', () => {
       process.kill(helper!, 'SIGKILL');
       await holder.call('probe', '/');
       await eventually('health says it', async () => (await daemon.client.health()).status === 'degraded');
-      expect((await daemon.client.health()).problems).toEqual(['pool']);
+      expect((await daemon.client.health()).problems).toEqual(['pool helper']);
       const doctor = await daemon.client.doctor();
       expect(doctor.healthy).toBe(false);
       expect(doctor.findings).toContainEqual(
         expect.objectContaining({
           severity: 'error',
-          check: 'pool',
+          check: 'pool helper',
           message: expect.stringContaining('helper'),
         }),
       );

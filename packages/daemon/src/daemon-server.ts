@@ -126,7 +126,7 @@ export class DaemonServer {
     });
     await chmod(home.socketFile, 0o600);
     const server = new DaemonServer(url, http, local, home, Object.values(connections));
-    await server.#announce(configDigest);
+    await server.#announce(configDigest, daemon.notices);
     return server;
   }
 
@@ -144,7 +144,7 @@ export class DaemonServer {
   }
 
   /** Whoever reads the file finds a daemon that listens. */
-  async #announce(configDigest: string): Promise<void> {
+  async #announce(configDigest: string, notices: readonly string[]): Promise<void> {
     const { daemonFile, socketFile } = this.#home;
     const text = JSON.stringify({
       pid: process.pid,
@@ -152,6 +152,7 @@ export class DaemonServer {
       socket: socketFile,
       version,
       config_digest: configDigest,
+      notices,
     });
     await writeFile(`${daemonFile}.new`, `${text}\n`, { mode: 0o600 });
     await rename(`${daemonFile}.new`, daemonFile);

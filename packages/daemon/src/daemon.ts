@@ -72,6 +72,7 @@ export interface DaemonOptions {
 
 const saveActivityMs = 1_000;
 const reviewLimitsMs = 5_000;
+const tendSpaceMs = 100;
 const backupMs = 30_000;
 const pruneEventsMs = 2_000;
 
@@ -81,6 +82,8 @@ export class Daemon {
   /** Settles when recovery is done; calls are served before that, each waiting for its own sandbox at most. */
   readonly recovered: Promise<void>;
   readonly observeRequest: MetricsService['observeRequest'];
+  /** What this start had to end or to mend, for whoever started it. */
+  readonly notices: readonly string[];
   readonly #close: () => Promise<void>;
   readonly #purge: () => Promise<void>;
 
@@ -88,12 +91,14 @@ export class Daemon {
     services: Services;
     recovered: Promise<void>;
     observeRequest: MetricsService['observeRequest'];
+    notices: readonly string[];
     close: () => Promise<void>;
     purge: () => Promise<void>;
   }) {
     this.services = parts.services;
     this.recovered = parts.recovered;
     this.observeRequest = parts.observeRequest;
+    this.notices = parts.notices;
     this.#close = parts.close;
     this.#purge = parts.purge;
   }
@@ -103,9 +108,19 @@ export class Daemon {
     const now = Date.now;
     const ids = new IdSource(now);
     if (options.restoreBackup) await bringBackupBack(home);
-    const state = new State(openDatabase(home.databaseFile, home.backupFile));
+    const state = new State(openDatabase(home.databaseFile, home.backupFile), () => home.reserve.release());
+    const drivers: Drivers = {
+      container: new ContainerDriver({
+        home: home.directory,
+        homeKey: home.key,
+        programs,
+        agentsDir: join(home.directory, 'pool/agents'),
+        ...(config.criu === null ? {} : { criuProgram: config.criu }),
+      }),
+      gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
+    };
     const [pool, imageStore] = await Promise.all([
-      openPool({ home: home.directory, programPath: programs.pool }),
+      openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),
       ImageStore.open({
         directory: home.imagesDir,
         newId: () => ids.next('image'),
@@ -114,16 +129,8 @@ export class Daemon {
     ]);
     const disks = await openDisks(pool, log);
     const network = await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') });
-    const drivers: Drivers = {
-      container: new ContainerDriver({
-        home: home.directory,
-        homeKey: home.key,
-        programs,
-        agentsDir: join(pool.directory, 'agents'),
-        ...(config.criu === null ? {} : { criuProgram: config.criu }),
-      }),
-      gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
-    };
+    const notices = pool.wasReadOnly ? [noticeOfRemount(state)] : [];
+    for (const notice of notices) log.warn({}, notice);
 
     const journal = new Journal(state, { now, faults: options.faults });
     const locks = new KeyedLock();
@@ -241,6 +248,7 @@ export class Daemon {
       pauser,
       undoImport: (snapshotId, imageDigest) => importer.undo(snapshotId, imageDigest),
       keepUnknown: options.restoreBackup ?? false,
+      endedBecause: pool.wasReadOnly ? 'it was ended because the pool had become read-only' : undefined,
     }).begin();
     recovery.swept.then(swept.resolve, swept.reject);
     const housekeeper = new Housekeeper(log);
@@ -260,6 +268,14 @@ export class Daemon {
       what: 'looking for idle sandboxes',
       everyMs: saveActivityMs,
       work: () => watch.look(),
+    });
+    housekeeper.keep({
+      what: 'keeping room for the pool and the database',
+      everyMs: tendSpaceMs,
+      work: async () => {
+        await home.reserve.refill((file, bytes) => pool.server.call('space-reserve', file, String(bytes)));
+        await pool.space.tend();
+      },
     });
     housekeeper.keep({
       what: 'reviewing disk limits',
@@ -354,9 +370,12 @@ export class Daemon {
       services,
       recovered,
       observeRequest: (call, status, seconds) => metrics.observeRequest(call, status, seconds),
+      notices,
       close: async () => {
         await stop();
-        await backupOf(state, home)();
+        await backupOf(state, home)().catch((error: unknown) =>
+          log.warn({ err: error }, 'the backup of the database failed; the last one stays'),
+        );
         state.close();
         await pool.close();
       },
@@ -390,11 +409,41 @@ export class Daemon {
   }
 }
 
-function troublesOfPool(pool: Pool): Trouble[] {
-  const { trouble } = pool.server;
-  if (trouble === undefined) return [];
-  const fix = 'It is started again by itself. If it stays away: coppice down && coppice up --detach.';
-  return [{ check: 'pool', message: trouble, fix }];
+function troublesOfPool({ server, space, directory }: Pool): Trouble[] {
+  const troubles: Trouble[] = [];
+  if (server.trouble !== undefined)
+    troubles.push({
+      check: 'pool helper',
+      message: server.trouble,
+      fix: 'It is started again by itself. If it stays away: coppice down && coppice up --detach.',
+    });
+  if (space.isReadOnly)
+    troubles.push({
+      check: 'pool',
+      message: `the pool ${directory} has become read-only: its disk was full, or gave an error`,
+      fix: 'Run `coppice up`: it mounts the pool again and says which sandboxes it had to end.',
+    });
+  if (space.isFull)
+    troubles.push({
+      check: 'disk space',
+      message: 'the disk of the home is nearly full: nothing new is begun, and sandboxes cannot write',
+      fix: 'Delete snapshots or sandboxes, or free space on that disk; it goes on by itself then.',
+    });
+  return troubles;
+}
+
+async function endMachines(drivers: Drivers): Promise<void> {
+  for (const driver of Object.values(drivers)) await driver.sweep(new Set());
+}
+
+function noticeOfRemount(state: State): string {
+  const ended = state.sandboxes.all().filter((sandbox) => sandbox.state === 'running');
+  const names = ended.map(({ name }) => name).join(', ');
+  const sandboxes =
+    ended.length === 0
+      ? 'No sandbox was running.'
+      : `These sandboxes were ended: ${names}. Start each again with \`coppice start NAME\`.`;
+  return `The pool had become read-only and was mounted again. ${sandboxes}`;
 }
 
 function openDisks(pool: Pool, log: Log): Promise<DiskStore> {
@@ -405,7 +454,7 @@ function openDisks(pool: Pool, log: Log): Promise<DiskStore> {
     makeRoom: async () => {
       await pool.grow();
     },
-    freeBytes: () => pool.freeBytes(),
+    freeBytes: () => pool.space.freeBytes(),
     onLeftover: (path, error) =>
       log.warn({ err: error, path }, 'something on the pool could not be removed yet'),
   });

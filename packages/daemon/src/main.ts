@@ -12,6 +12,7 @@ import { findPrograms } from './config/programs.ts';
 import { Daemon } from './daemon.ts';
 import { DaemonServer } from './daemon-server.ts';
 import { LogFile } from './host/log-file.ts';
+import { systemFailure } from './host/system-failure.ts';
 
 const usage = `usage: coppice-daemon [--home DIR] [--port N] [--foreground] [--purge] [--restore-backup]
 
@@ -118,8 +119,18 @@ async function run(options: Options): Promise<void> {
   log.flush();
 }
 
+/** A file of the home that this user, or an attribute of the file, does not let us use. */
+function fileRefusal(error: unknown): CoppiceError | undefined {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code !== 'EACCES' && code !== 'EPERM') return undefined;
+  return new CoppiceError('forbidden', message, {
+    hint: 'Run it as root, and look whether the file is immutable (`lsattr`).',
+    cause: error,
+  });
+}
+
 function fail(error: unknown): never {
-  const known = error instanceof CoppiceError ? error : undefined;
+  const known = error instanceof CoppiceError ? error : (systemFailure(error) ?? fileRefusal(error));
   const text = known === undefined ? String((error as Error)?.stack ?? error) : known.message;
   process.stderr.write(`coppice-daemon: ${text}\n${known === undefined ? '' : `hint: ${known.hint}\n`}`);
   process.exit(errorKinds[known?.code ?? 'internal'].exitCode);

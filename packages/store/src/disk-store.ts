@@ -21,6 +21,8 @@ export interface DiskStore {
   /** Where memory images of checkpoints live; same filesystem as the disks. */
   memoryDir(snapshotId: string): string;
 
+  /** Refuses with no_space where nothing can be added now; each of the calls below that adds something asks it first. */
+  makeRoom(): Promise<void>;
   createDisk(diskId: string, sizeBytes: number): Promise<void>;
   cloneDisk(snapshotId: string, diskId: string, sizeBytes: number, options?: CopyOptions): Promise<void>;
   /** The disk becomes what the snapshot holds, in one step; the sandbox is stopped or frozen out of it. A crash leaves the old or the new one. */

@@ -27,5 +27,6 @@ export { PlainDirectory } from './plain-directory.ts';
 export { RunningDaemon, type RunningDaemonOptions } from './running-daemon.ts';
 export { sharedHostRootfs } from './shared-host-image.ts';
 export { skipFor } from './skip-for.ts';
+export { SmallDisk } from './small-disk.ts';
 export { registryLogin, registryRefusal, TestRegistry, type TestRegistryOptions } from './test-registry.ts';
 export { tinyImage } from './tiny-image.ts';

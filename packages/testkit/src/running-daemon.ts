@@ -18,6 +18,8 @@ export interface RunningDaemonOptions {
   readonly bundle?: boolean;
   /** Fills the home before the daemon starts on it for the first time; it may replace config.json. */
   readonly prepare?: (home: string) => Promise<void>;
+  /** Where its home is made; the temporary directory unless told otherwise. */
+  readonly below?: string;
 }
 
 export interface StartOptions {
@@ -60,8 +62,9 @@ export class RunningDaemon implements AsyncDisposable {
     image = true,
     bundle = false,
     prepare,
+    below = tmpdir(),
   }: RunningDaemonOptions = {}): Promise<RunningDaemon> {
-    const home = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-home-')));
+    const home = realpathSync(mkdtempSync(join(below, 'coppice-home-')));
     const settings = {
       listen: { port: 0 },
       warm_pool: 0,

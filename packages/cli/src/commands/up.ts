@@ -11,6 +11,7 @@ import { daemonFailure } from '../daemon/daemon-failure.ts';
 import { findDaemonProgram } from '../daemon/daemon-program.ts';
 import { findRunningDaemon, type RunningDaemon } from '../daemon/running-daemon.ts';
 import { startDetached, untilAnswers } from '../daemon/start-daemon.ts';
+import { stopDaemon } from '../daemon/stop-daemon.ts';
 import { logLine } from '../ui/log-line.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
@@ -26,6 +27,7 @@ const restartAdvice =
 
 const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
   const { pid, url, socket, health, configDigest } = running;
+  const notices = already ? [] : running.notices;
   const changed = configDigest !== null && configDigest !== digestOfConfig(cli.home);
   const other = cli.io.env.COPPICE_HOME === undefined && cli.home !== '/var/lib/coppice';
   cli.out.result(
@@ -37,10 +39,12 @@ const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
       socket,
       version: health.version,
       config_changed: changed,
+      notices,
     },
     () =>
       [
         `Coppice ${health.version} ${already ? 'runs already' : 'is up'}: ${url}  (process ${pid}, data in ${cli.home})`,
+        ...notices,
         ...(changed ? [restartAdvice] : []),
         'Try next:',
         ...(other ? [`  export COPPICE_HOME=${cli.home}`] : []),
@@ -79,6 +83,15 @@ const stayInFront = async (cli: Cli, options: readonly string[]): Promise<void> 
   if (code !== 0) throw daemonFailure(code, said.join('\n'));
 };
 
+/** One whose pool has become read-only is ended first: the next one mounts it again. */
+const findWorkingDaemon = async (cli: Cli): Promise<RunningDaemon | undefined> => {
+  const running = await findRunningDaemon(cli.home);
+  if (running === undefined || !running.health.problems.includes('pool')) return running;
+  cli.out.note('The pool is read-only: the daemon is started again, which mounts it again.');
+  await stopDaemon(running.pid, cli.signal);
+  return undefined;
+};
+
 /** What runs listens where it was told to when it was started. */
 const refuseOtherPort = ({ url }: RunningDaemon, port: number): void => {
   if (port === 0 || (new URL(url).port || '80') === String(port)) return;
@@ -101,7 +114,7 @@ export const define: DefineCommand = (program, cli) => {
       parseListenPort,
     )
     .action(async ({ detach, port }: Options) => {
-      const running = await findRunningDaemon(cli.home);
+      const running = await findWorkingDaemon(cli);
       const options = port === undefined ? [] : ['--port', String(port)];
       if (running !== undefined) {
         if (port !== undefined) refuseOtherPort(running, port);

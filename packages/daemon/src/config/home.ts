@@ -2,15 +2,18 @@ import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+import { HomeReserve } from './home-reserve.ts';
 
 /** Where everything of one daemon lives. Daemons with different homes do not know each other. */
 export class Home {
   readonly directory: string;
   /** Stands in the name of every cgroup, link, table and namespace of this home. */
   readonly key: string;
+  readonly reserve: HomeReserve;
 
   private constructor(directory: string) {
     this.directory = directory;
+    this.reserve = new HomeReserve(join(directory, 'reserve'), directory);
     this.key = createHash('sha256').update(directory).digest('hex').slice(0, 8);
   }
 
@@ -19,6 +22,7 @@ export class Home {
     const absolute = resolve(directory);
     makeDirectory(absolute);
     const home = new Home(realpathSync(absolute));
+    home.reserve.relieve();
     chmodSync(home.directory, 0o700);
     for (const child of [home.runDir, home.logDir, home.imagesDir])
       mkdirSync(child, { recursive: true, mode: 0o700 });

@@ -21,8 +21,12 @@ export class State {
   readonly #database: SqliteDatabase;
   readonly #transaction: Transaction<(work: () => unknown) => unknown>;
 
-  constructor(database: SqliteDatabase) {
+  readonly #relieve: () => boolean;
+
+  /** `relieve` gives room back on a full disk, and says whether it did. */
+  constructor(database: SqliteDatabase, relieve: () => boolean = () => false) {
     this.#database = database;
+    this.#relieve = relieve;
     this.#transaction = database.transaction((work: () => unknown) => work());
     this.sandboxes = new SandboxTable(database);
     this.snapshots = new SnapshotTable(database);
@@ -35,7 +39,12 @@ export class State {
 
   /** All of it or nothing. Synchronous: the one connection is held meanwhile, so nothing slow belongs inside. */
   transaction<T>(work: () => T): T {
-    return this.#transaction.immediate(work) as T;
+    try {
+      return this.#transaction.immediate(work) as T;
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== 'SQLITE_FULL' || !this.#relieve()) throw error;
+      return this.#transaction.immediate(work) as T;
+    }
   }
 
   /** A copy that is whole at each instant: written beside the last one, then renamed over it. */

@@ -1,5 +1,6 @@
 import { CoppiceError, type ErrorCode, errorKinds, type Problem } from '@coppice/protocol';
 import { ZodError } from 'zod';
+import { systemFailure } from '../host/system-failure.ts';
 
 /** An answer does not repeat all of what a caller made up. */
 const longestSaid = 500;
@@ -59,6 +60,8 @@ export const toCoppiceError = (error: unknown): CoppiceError => {
     return new CoppiceError(codeOfStatus(error.statusCode), error.message);
   if (error instanceof Error && error.name === 'AbortError')
     return new CoppiceError('cancelled', 'the call was cancelled');
+  const refused = systemFailure(error);
+  if (refused !== undefined) return refused;
   return new CoppiceError('internal', 'something failed inside the daemon', { cause: error });
 };
 

@@ -30,18 +30,16 @@ export class DoctorService {
 
   async examine(): Promise<Doctor> {
     const { disks, defaultDriver } = this.#parts;
-    const [drivers, space, sandboxes, network] = await Promise.all([
-      this.#drivers(),
-      this.#space(),
-      this.#sandboxes(),
-      this.#network(),
+    const health: Doctor['drivers'] = {};
+    const checked = await Promise.all([
+      this.#guarded('drivers', () => this.#drivers(health)),
+      this.#guarded('disk space', () => this.#space()),
+      this.#guarded('sandboxes', () => this.#sandboxes()),
+      this.#guarded('network', () => this.#network()),
     ]);
     const findings = [
       ...this.#parts.troubles().map((trouble): Finding => ({ severity: 'error', ...trouble })),
-      ...drivers.findings,
-      ...space,
-      ...sandboxes,
-      ...network,
+      ...checked.flat(),
       ...this.#engine(),
       ...this.#backup(),
     ];
@@ -49,14 +47,23 @@ export class DoctorService {
       healthy: !findings.some((finding) => finding.severity === 'error'),
       engine: disks.engine,
       driver: defaultDriver,
-      drivers: drivers.health,
+      drivers: health,
       findings,
     };
   }
 
-  async #drivers(): Promise<{ health: Doctor['drivers']; findings: Finding[] }> {
+  /** A check that cannot be done is a finding itself: whoever asks wants to know what is wrong. */
+  async #guarded(check: string, examine: () => Promise<Finding[]>): Promise<Finding[]> {
+    try {
+      return await examine();
+    } catch (error) {
+      const message = `this could not be checked: ${(error as Error).message}`;
+      return [{ severity: 'error', check, message, fix: 'Look at the other findings first.' }];
+    }
+  }
+
+  async #drivers(health: Doctor['drivers']): Promise<Finding[]> {
     const { drivers, defaultDriver } = this.#parts;
-    const health: Doctor['drivers'] = {};
     const findings: Finding[] = [];
     for (const [name, driver] of Object.entries(drivers)) {
       const probed = await driver.probe();
@@ -74,12 +81,13 @@ export class DoctorService {
           fix: 'Create those whose memory matters with the driver gvisor, or install CRIU 4 or later.',
         });
     }
-    return { health, findings };
+    return findings;
   }
 
   async #space(): Promise<Finding[]> {
     const freeBytes = await this.#parts.disks.freeBytes();
-    if (freeBytes >= lowSpaceBytes) return [];
+    // A disk that is full is in trouble, which is said already.
+    if (freeBytes >= lowSpaceBytes || freeBytes === 0) return [];
     return [
       {
         severity: 'warning',

@@ -48,11 +48,13 @@ export class Journal {
 
   commit<T>(work: (emit: Emit) => T): T {
     const events: Event[] = [];
-    const result = this.#state.transaction(() =>
-      work((type, sandboxId, data = {}) => {
+    const result = this.#state.transaction(() => {
+      // It may be a second try.
+      events.length = 0;
+      return work((type, sandboxId, data = {}) => {
         events.push(this.#state.events.append(this.#now(), type, sandboxId, data));
-      }),
-    );
+      });
+    });
     if (events.length > 0) for (const listener of this.#listeners) listener(events);
     return result;
   }

@@ -22,6 +22,8 @@ export interface RecoveryParts {
   readonly undoImport: (snapshotId: string, imageDigest: string | null) => Promise<void>;
   /** After a backup came back: what the tables do not know may be newer than they are, so it is left alone. */
   readonly keepUnknown: boolean;
+  /** Why machines that should run do not, where this start itself ended them. */
+  readonly endedBecause: string | undefined;
 }
 
 type FoundTrees = Awaited<ReturnType<Core['disks']['list']>>;
@@ -49,6 +51,10 @@ export class Recovery {
   constructor(parts: RecoveryParts) {
     this.#parts = parts;
     this.#core = parts.core;
+  }
+
+  get #endedBecause(): string {
+    return this.#parts.endedBecause ?? 'it ended while no daemon was there to see it';
   }
 
   /**
@@ -161,7 +167,7 @@ export class Recovery {
     arrived: () => void,
   ): Promise<void> {
     if (machine === undefined) {
-      this.#parts.lifecycle.fail(record, 'it ended while no daemon was there to see it');
+      this.#parts.lifecycle.fail(record, this.#endedBecause);
       return;
     }
     arrived();
@@ -216,8 +222,7 @@ export class Recovery {
       case 'snapshot':
         arrived();
         await this.#core.disks.removeSnapshot(intent.snapshotId);
-        if (record.state === 'running' && machine === undefined)
-          lifecycle.fail(record, 'it ended while no daemon was there to see it');
+        if (record.state === 'running' && machine === undefined) lifecycle.fail(record, this.#endedBecause);
         else journal.finish(id, () => {});
         return;
       case 'restore': {
@@ -231,7 +236,7 @@ export class Recovery {
           await pauser.finishPause(record, keep);
         } else {
           await lifecycle.dropPause(id);
-          if (machine === undefined) lifecycle.fail(record, 'it ended while no daemon was there to see it');
+          if (machine === undefined) lifecycle.fail(record, this.#endedBecause);
           else journal.finish(id, () => {});
         }
         return;

@@ -38,12 +38,14 @@ export class Pauser {
     const { id } = record;
     // What an earlier pause left has the same name, and would be swept together with what this one keeps.
     await this.#core.swept;
-    if (keep === 'memory')
+    if (keep === 'memory') {
       await assertKeepsMemory(
         this.#core.starter,
         record,
         'Pause it with keep: disk (`coppice pause --disk-only`), which ends its processes, or use the driver gvisor.',
       );
+      await disks.makeRoom();
+    }
     // Also where only the disk is kept: recovery knows what was kept by whether this is there.
     await this.#lifecycle.dropPause(id);
     journal.begin(id, { kind: 'pause', checkpointed: false });

@@ -81,7 +81,7 @@ export class RestoreService {
     discard: boolean,
     by: Scope['kind'],
   ): Promise<RestoreIntent> {
-    const { journal, state, disks, ids } = this.#core;
+    const { journal, state, disks, ids, log } = this.#core;
     const { id } = record;
     const intent: RestoreIntent = {
       kind: 'restore',
@@ -109,7 +109,12 @@ export class RestoreService {
           state.merges.passOn(id, undoId);
         });
       } catch (error) {
-        await disks.removeSnapshot(undoId);
+        await disks.removeSnapshot(undoId).catch((failure: unknown) => {
+          log.error(
+            { err: failure, snapshot: undoId },
+            'a snapshot that was not taken could not be removed yet',
+          );
+        });
         throw noRoomToUndo(error);
       }
       this.#sizer.add(undoId);

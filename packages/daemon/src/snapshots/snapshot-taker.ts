@@ -35,7 +35,7 @@ export class SnapshotTaker {
   }
 
   async take(record: SandboxRecord, request: SnapshotRequest, signal?: AbortSignal): Promise<SnapshotRecord> {
-    const { journal, state, disks, ids } = this.#core;
+    const { journal, state, ids } = this.#core;
     if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
     const id = request.id ?? ids.next('snapshot');
     const name = request.name ?? `snapshot-${id.slice(-6)}`;
@@ -61,9 +61,19 @@ export class SnapshotTaker {
       journal.step('snapshot.committed');
       return snapshot;
     } catch (error) {
-      await disks.removeSnapshot(id);
-      journal.finish(record.id, () => {});
+      await this.#undo(record.id, id);
       throw error;
+    }
+  }
+
+  /** Where it cannot be undone now, the intent stays, and the next start undoes it. */
+  async #undo(sandboxId: string, id: string): Promise<void> {
+    const { disks, journal, log } = this.#core;
+    try {
+      await disks.removeSnapshot(id);
+      journal.finish(sandboxId, () => {});
+    } catch (error) {
+      log.error({ err: error, snapshot: id }, 'a snapshot that was not taken could not be removed yet');
     }
   }
 
@@ -147,6 +157,7 @@ export class SnapshotTaker {
   async #withMemory(record: SandboxRecord, machine: Machine, id: string) {
     const { disks, starter, journal } = this.#core;
     const directory = disks.memoryDir(id);
+    await disks.makeRoom();
     const { pauseMs } = await machine.checkpoint(directory, async () => {
       journal.step('checkpoint.memory-written');
       await disks.snapshotDisk(record.id, id);

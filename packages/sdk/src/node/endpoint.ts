@@ -41,6 +41,8 @@ export interface DaemonRecord {
   readonly socket: string | null;
   /** Of config.json as the daemon read it; null from one that does not say. */
   readonly configDigest: string | null;
+  /** What its start had to end or to mend. */
+  readonly notices: readonly string[];
 }
 
 export const defaultHome = '/var/lib/coppice';
@@ -64,8 +66,9 @@ const readText = (path: string): string | undefined => {
 const parseRecord = (path: string, text: string): DaemonRecord => {
   try {
     const record = JSON.parse(text) as Partial<DaemonRecord> & { readonly config_digest?: string };
-    const { pid, url, socket = null, config_digest: configDigest = null } = record;
-    if (typeof pid === 'number' && typeof url === 'string') return { pid, url, socket, configDigest };
+    const { pid, url, socket = null, config_digest: configDigest = null, notices = [] } = record;
+    if (typeof pid === 'number' && typeof url === 'string')
+      return { pid, url, socket, configDigest, notices };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }

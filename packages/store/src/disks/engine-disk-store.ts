@@ -79,10 +79,14 @@ class EngineDiskStore implements DiskStore {
     return this.#path('memory', snapshotId);
   }
 
+  async makeRoom(): Promise<void> {
+    await this.#options.makeRoom?.();
+  }
+
   async createDisk(diskId: string, sizeBytes: number): Promise<void> {
     const target = this.diskDir(diskId);
     this.#checkSize(diskId, sizeBytes);
-    await this.#options.makeRoom?.();
+    await this.makeRoom();
     const draft = this.#temporary('disks', 'new', diskId);
     const identity = await this.#orUndo(draft, () =>
       this.#options.engine.create(target, { draft, directories: ['upper', 'work'], limitBytes: sizeBytes }),
@@ -128,7 +132,7 @@ class EngineDiskStore implements DiskStore {
   async snapshotDisk(diskId: string, snapshotId: string, { signal }: CopyOptions = {}): Promise<void> {
     const source = this.diskDir(diskId);
     const target = this.snapshotDir(snapshotId);
-    await this.#options.makeRoom?.();
+    await this.makeRoom();
     if (this.#options.engine.atomicClone) {
       await this.#options.engine.clone(source, target, { readOnly: true });
     } else {
@@ -239,7 +243,7 @@ class EngineDiskStore implements DiskStore {
   async #grow(snapshotId: string, place: string, sizeBytes: number, { signal }: CopyOptions): Promise<void> {
     const source = this.snapshotDir(snapshotId);
     this.#checkSize(snapshotId, sizeBytes);
-    await this.#options.makeRoom?.();
+    await this.makeRoom();
     if (this.#sizes === undefined) {
       await this.#options.engine.clone(source, place, { readOnly: false, signal });
       return;
@@ -297,7 +301,10 @@ class EngineDiskStore implements DiskStore {
       );
     } catch (error) {
       if (hasErrno(error, 'ENOENT')) return;
-      throw error;
+      // A pool that is full has room for deletions only.
+      if (!hasErrno(error, 'ENOSPC')) throw error;
+      await this.#discardSurely(this.#path(area, id));
+      return;
     }
     this.#removeLater(hidden);
   }

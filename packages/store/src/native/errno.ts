@@ -13,6 +13,7 @@ const meanings: Readonly<Record<string, Meaning>> = {
   EEXIST: { code: 'name_taken', text: 'it exists already' },
   EBUSY: { code: 'in_use', text: 'it is in use' },
   ENOSPC: { code: 'no_space', text: 'no space is left' },
+  EROFS: { code: 'unavailable', text: 'the pool is read-only' },
   EDQUOT: { code: 'no_space', text: 'the disk quota is used up' },
   EOPNOTSUPP: { code: 'unsupported', text: 'the filesystem cannot do this' },
   ENODEV: { code: 'unsupported', text: 'the kernel does not have this filesystem' },
@@ -25,11 +26,14 @@ const meanings: Readonly<Record<string, Meaning>> = {
   EUCLEAN: { code: 'corrupt', text: 'the filesystem is damaged' },
 };
 
+const readOnlyHint = 'Run `coppice up`: it mounts the pool again and says which sandboxes it had to end.';
+
 /** An error of the kernel, said in our words; `details.errno` keeps its name for callers that must tell cases apart. */
 export const errorOfErrno = (errno: string, doing: string): CoppiceError => {
   const meaning = meanings[errno] ?? { code: 'internal' as const, text: 'the kernel refused' };
   return new CoppiceError(meaning.code, `Could not ${doing}: ${meaning.text} (${errno}).`, {
     details: { errno },
+    ...(errno === 'EROFS' ? { hint: readOnlyHint } : {}),
   });
 };
 

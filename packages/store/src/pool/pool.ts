@@ -9,7 +9,8 @@ import { BtrfsEngine } from '../engines/btrfs-engine.ts';
 import type { TreeEngine } from '../engines/tree-engine.ts';
 import { hasErrno } from '../native/errno.ts';
 import { PoolServer } from '../native/pool-server.ts';
-import { exists, loopDevicesOf, mountsAt } from './mount-table.ts';
+import { exists, loopDevicesOf, type Mount, mountsAt } from './mount-table.ts';
+import { PoolSpace } from './pool-space.ts';
 import { enableQuotas } from './quotas.ts';
 
 const gibibyte = 1024 ** 3;
@@ -28,6 +29,8 @@ export interface PoolOptions {
   readonly growBelowBytes?: number;
   /** Off: disks have no enforced size, for kernels without simple quotas. */
   readonly quotas?: boolean;
+  /** Ends all that uses the pool, where it has to be mounted again before anything else can be done. */
+  readonly evict?: () => Promise<void>;
 }
 
 /** Where the disks of one home live. While it is open no other process can open it. */
@@ -36,9 +39,10 @@ export interface Pool {
   readonly directory: string;
   readonly engine: TreeEngine;
   readonly server: PoolServer;
-  /** What can be written, bounded by the filesystem that the pool itself lies on. */
-  freeBytes(): Promise<number>;
-  /** Grows the pool when little is free and its own filesystem has room; returns whether it grew. */
+  readonly space: PoolSpace;
+  /** It was found read-only and was mounted again: what used it has been ended. */
+  readonly wasReadOnly: boolean;
+  /** Makes sure that something can be added: refuses where there is no room, and grows the pool when little is free. Returns whether it grew. */
   grow(): Promise<boolean>;
   /** Leaves it mounted, as sandboxes go on running without the daemon. */
   close(): Promise<void>;
@@ -67,6 +71,8 @@ class LoopPool implements Pool {
   readonly directory: string;
   readonly engine: TreeEngine;
   readonly server: PoolServer;
+  readonly space: PoolSpace;
+  wasReadOnly = false;
   readonly #home: string;
   readonly #image: string;
   readonly #options: PoolOptions;
@@ -77,6 +83,7 @@ class LoopPool implements Pool {
     this.#image = join(home, 'pool.img');
     this.directory = join(home, 'pool');
     this.server = server;
+    this.space = new PoolSpace({ server, home, image: this.#image, directory: this.directory });
     this.engine = new BtrfsEngine(server, { quotas: options.quotas ?? true });
   }
 
@@ -87,7 +94,16 @@ class LoopPool implements Pool {
     if (mounted === undefined) {
       await this.#makeImage();
       await this.#attach();
-    } else if (mounted.type !== 'btrfs' || !(await loopDevicesOf(this.#image)).includes(mounted.source)) {
+    } else {
+      await this.#checkMount(mounted);
+      await this.#mendMount();
+    }
+    if (this.engine.counter !== undefined) await enableQuotas(this.server, this.directory);
+    await this.space.tend();
+  }
+
+  async #checkMount(mounted: Mount): Promise<void> {
+    if (mounted.type !== 'btrfs' || !(await loopDevicesOf(this.#image)).includes(mounted.source)) {
       throw new CoppiceError(
         'wrong_state',
         `${this.directory} is the mount point of ${mounted.source}, not of its pool.`,
@@ -96,18 +112,24 @@ class LoopPool implements Pool {
         },
       );
     }
-    if (this.engine.counter !== undefined) await enableQuotas(this.server, this.directory);
   }
 
-  async freeBytes(): Promise<number> {
-    const [pool, around] = await Promise.all([statfs(this.directory), statfs(this.#home)]);
-    return Math.min(pool.bavail * pool.bsize, around.bavail * around.bsize);
+  /** A filesystem that gave up is whole on the disk, as it was at its last commit: it comes back by being mounted again. */
+  async #mendMount(): Promise<void> {
+    await this.space.look();
+    if (!this.space.isReadOnly) return;
+    await this.#options.evict?.();
+    await this.#detach();
+    await this.#attach();
+    this.wasReadOnly = true;
   }
 
   async grow(): Promise<boolean> {
     // Asked before each disk is made: a turn through the thread pool would take longer than the two answers.
     const [pool, { size }] = [statfsSync(this.directory), statSync(this.#image)];
-    if (pool.bavail * pool.bsize >= (this.#options.growBelowBytes ?? size / 8)) return false;
+    this.space.assertRoom();
+    const promisedBytes = pool.bavail * pool.bsize + this.space.ballastBytes;
+    if (promisedBytes >= (this.#options.growBelowBytes ?? size / 8)) return false;
     const around = await statfs(this.#home);
     const wanted = roundDown(Math.min(size * 2, size + 0.8 * around.bavail * around.bsize));
     if (wanted <= size) return false;
