@@ -4,7 +4,6 @@ import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { jvsNodeOptions } from '../../scripts/bundle-jvs.ts';
 import { describeMachine } from '../harness/machine.ts';
 import { writePlot } from '../harness/plot.ts';
 import { type RowResult, writeResults } from '../harness/results.ts';
@@ -62,7 +61,7 @@ await mkdir(join(home, 'bin'));
 // The program itself; what bin/jvs does besides is to look whether set-up is needed.
 await writeFile(
   join(home, 'bin/jvs'),
-  `#!/bin/sh\nexec ${join(root, 'guest/build/coppice-tree')} jvs ${process.execPath} ${jvsNodeOptions.join(' ')} ${join(root, 'dist/jvs.mjs')} "$@"\n`,
+  `#!/bin/sh\nexec ${join(root, 'guest/build/coppice-tree')} jvs ${process.execPath} ${join(root, 'dist/jvs.mjs')} "$@"\n`,
 );
 await chmod(join(home, 'bin/jvs'), 0o755);
 process.env.PATH = `${join(home, 'bin')}:${process.env.PATH}`;

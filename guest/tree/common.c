@@ -13,14 +13,20 @@
 
 bool workspace_touched;
 bool is_command;
-void (*instead_of_dying)(void);
+void (*before_dying)(void);
+void (*last_words)(const char *failure);
 
 static pthread_mutex_t dying = PTHREAD_MUTEX_INITIALIZER;
 
 void die(const char *code, const char *format, ...) {
   progress_clear();
-  if (instead_of_dying) instead_of_dying();
+  /* Held for good: who fails second, also while what was made is undone, has nothing more to say. */
+  static pthread_t first;
+  static bool is_dying;
+  if (__atomic_load_n(&is_dying, __ATOMIC_ACQUIRE) && pthread_equal(first, pthread_self())) _exit(1);
   pthread_mutex_lock(&dying);
+  first = pthread_self();
+  __atomic_store_n(&is_dying, true, __ATOMIC_RELEASE);
   char message[5000];
   va_list args;
   va_start(args, format);
@@ -30,6 +36,8 @@ void die(const char *code, const char *format, ...) {
   buf_text(&out, "{\"error\":{\"code\":\"%s\",\"message\":", code);
   buf_json(&out, message, strlen(message));
   buf_text(&out, ",\"touched\":%s}}\n", workspace_touched ? "true" : "false");
+  if (before_dying) before_dying();
+  if (last_words) last_words((char *)out.data);
   for (size_t at = 0; at < out.len;) {
     const ssize_t wrote = write(1, out.data + at, out.len - at);
     if (wrote < 0 && errno != EINTR) break;
@@ -103,22 +111,26 @@ size_t utf8_len(const uint8_t *s, size_t left) {
   return len;
 }
 
-void buf_json(struct buf *buf, const char *bytes, size_t len) {
+static void json_bytes(struct buf *buf, const char *bytes, size_t len, bool reversible) {
+  static const char special[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
   const uint8_t *s = (const uint8_t *)bytes;
   buf_text(buf, "\"");
   for (size_t i = 0; i < len;) {
     const size_t n = utf8_len(s + i, len - i);
-    if (n == 0) {
-      buf_text(buf, "\\ufffd");
-      i++;
-      continue;
-    }
-    if (n == 1 && (s[i] < 0x20 || s[i] == '"' || s[i] == '\\' || s[i] == 0x7f)) buf_text(buf, "\\u%04x", s[i]);
+    const char *found = s[i] ? strchr(special, s[i]) : NULL;
+    if (n == 0 && reversible) buf_text(buf, "\\udc%02x", s[i]);
+    else if (n == 0) buf_text(buf, "\\ufffd");
+    else if (found) buf_text(buf, "\\%c", letters[found - special]);
+    else if (s[i] < 0x20) buf_text(buf, "\\u%04x", s[i]);
     else buf_add(buf, s + i, n);
-    i += n;
+    i += n ? n : 1;
   }
   buf_text(buf, "\"");
 }
+
+void buf_json(struct buf *buf, const char *bytes, size_t len) { json_bytes(buf, bytes, len, false); }
+
+void buf_json_path(struct buf *buf, const char *path) { json_bytes(buf, path, strlen(path), true); }
 
 void hex_of(const uint8_t *bytes, size_t len, char *out) {
   static const char digits[] = "0123456789abcdef";
@@ -129,12 +141,14 @@ void hex_of(const uint8_t *bytes, size_t len, char *out) {
   out[2 * len] = 0;
 }
 
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
 bool hash_from_hex(const char *hex, uint8_t out[HASH_LEN]) {
   if (strlen(hex) != 2 * HASH_LEN) return false;
   for (int i = 0; i < HASH_LEN; i++) {
-    unsigned byte;
-    if (sscanf(hex + 2 * i, "%2x", &byte) != 1) return false;
-    out[i] = (uint8_t)byte;
+    const int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    out[i] = (uint8_t)(high << 4 | low);
   }
   return true;
 }

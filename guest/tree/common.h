@@ -17,9 +17,11 @@ struct buf {
 /* Whether this request has changed a worktree yet: an error says so, since then there is something to finish. */
 extern bool workspace_touched;
 
-/* Where it is set, this is done instead of dying, and does not return. */
-extern void (*instead_of_dying)(void);
-/* Prints {"error":{code,message,touched}} as the answer and ends the process. `code` is one of the protocol's error codes. */
+/* Undoes what was made, where something is set here. */
+extern void (*before_dying)(void);
+/* Tells the failure another way than as an answer, and does not return. */
+extern void (*last_words)(const char *failure);
+/* Answers {"error":{code,message,touched}} and ends the process. `code` is one of the protocol's error codes. */
 void die(const char *code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* The same for a failed system call: chooses the code by errno. */
 void die_errno(const char *what, const char *path) __attribute__((noreturn));
@@ -33,8 +35,10 @@ void buf_add(struct buf *buf, const void *data, size_t len);
 void buf_text(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Of the sign that begins here; 0 when it is not UTF-8. */
 size_t utf8_len(const uint8_t *s, size_t left);
-/* A JSON string of bytes; what is not UTF-8 shows as the replacement character. */
+/* A JSON string of bytes, as JSON.stringify() writes it; what is not UTF-8 shows as the replacement character. */
 void buf_json(struct buf *buf, const char *bytes, size_t len);
+/* The same for a path, whose bytes shall come back: one that is not UTF-8 becomes a lone surrogate, as in Python. */
+void buf_json_path(struct buf *buf, const char *path);
 
 void hex_of(const uint8_t *bytes, size_t len, char *out);
 bool hash_from_hex(const char *hex, uint8_t out[HASH_LEN]);

@@ -1,21 +1,53 @@
 #define _GNU_SOURCE
 #include "direct.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "places.h"
 #include "progress.h"
-#include "restore.h"
-#include "take.h"
+#include "restore-worktree.h"
 
 #define TAGS_MAX 16
-#define NOTE_MAX 4096
+#define WORD_MAX 4096
+
+static char **command;
+static mode_t former_umask;
+
+static void become_node(void) __attribute__((noreturn));
+static void become_node(void) {
+  umask(former_umask);
+  signal(SIGPIPE, SIG_DFL);
+  execvp(command[0], command);
+  fprintf(stderr, "jvs: error: cannot start %s: %s\n", command[0], strerror(errno));
+  _exit(70);
+}
+
+static void tell_node(const char *failure) {
+  if (setenv("JVS_FAILURE", failure, 1) != 0) _exit(70);
+  become_node();
+}
+
+/* A word that means the same on a terminal: of the signs beyond ASCII not those that some control characters are among. */
+static bool is_plain(const char *word) {
+  const size_t len = strlen(word);
+  if (*word == '-' || len >= WORD_MAX) return false;
+  for (size_t at = 0, sign; at < len; at += sign) {
+    const uint8_t first = (uint8_t)word[at];
+    sign = utf8_len((const uint8_t *)word + at, len - at);
+    if (!sign || first < ' ' || first == 0x7f || first == 0xc2 || first == 0xe2 || first == 0xef) return false;
+  }
+  return true;
+}
 
 static bool is_tag(const char *word) {
   for (const char *at = word; *at; at++)
@@ -25,7 +57,7 @@ static bool is_tag(const char *word) {
 
 struct request {
   bool restores;
-  char *word;       /* the note, or the reference */
+  const char *word; /* the note, or the reference */
   const char *tags[TAGS_MAX];
   size_t tag_count;
 };
@@ -49,6 +81,49 @@ static bool understand(char **words, struct request *out) {
   return out->word;
 }
 
+static bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
+/* The workspace around the current directory, as findWorkspace() finds it: its control directory, and the name of the worktree. */
+static const char *find_workspace(char worktree[256]) {
+  char here[PATH_MAX];
+  if (!getcwd(here, sizeof here) || here[0] != '/') return NULL;
+  for (size_t len = strlen(here);; len--) {
+    if (len > 1 && here[len] && here[len] != '/') continue;
+    const size_t folder = len == 1 ? 0 : len;
+    const char *control = path_of("%.*s/.jvs", (int)folder, here);
+    if (is_there(path_of("%s/repository.json", control))) {
+      if (sscanf(here + folder + (here[folder] == '/'), "worktrees/%255[^/]", worktree) != 1) strcpy(worktree, "main");
+      return control;
+    }
+    if (len <= 1) return NULL;
+  }
+}
+
+static bool nothing_intended(void) {
+  DIR *dir = opendir(path_of("%s/intents", session.control));
+  if (!dir) return false;
+  bool empty = true;
+  for (struct dirent *entry; (entry = readdir(dir));)
+    if (entry->d_name[0] != '.') empty = false;
+  closedir(dir);
+  return empty;
+}
+
+/* Opens the workspace around the current directory, alone on its worktree. */
+static void open_workspace(char worktree[256]) {
+  char user[64];
+  const char *asked_engine = getenv("JVS_ENGINE"), *control = find_workspace(worktree);
+  if ((asked_engine && *asked_engine) || !control || is_there(path_of("%s/config.json", control)) || !user_name(user)) become_node();
+  /* Everything that this reads may change until it is locked. */
+  session.control = must_strdup(control);
+  if (lock_file("store", LOCK_SH | LOCK_NB) < 0 || lock_file(path_of("worktree-%s", worktree), LOCK_EX | LOCK_NB) < 0) become_node();
+  free(session.control);
+  session.control = NULL;
+  if (!session_open(control, user) || !nothing_intended() || session.log.collection.at || !log_find_worktree(&session.log, worktree) ||
+      !is_there(payload_of(worktree)))
+    become_node();
+}
+
 /* As sizeText() in snapshot-lines.ts. */
 static void say_size(struct buf *out, uint64_t bytes) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -62,6 +137,7 @@ static void say_size(struct buf *out, uint64_t bytes) {
 }
 
 /* A reader that went away is no failure. */
+static void finish(const struct buf *answer) __attribute__((noreturn));
 static void finish(const struct buf *answer) {
   for (size_t at = 0; at < answer->len;) {
     const ssize_t wrote = write(1, answer->data + at, answer->len - at);
@@ -76,9 +152,9 @@ static void finish(const struct buf *answer) {
   _exit(0);
 }
 
-static void take_as_asked(const struct request *request) {
+static void do_snapshot(const struct request *request, const char *worktree) {
   struct taken taken;
-  take(request->word, request->tags, request->tag_count, NULL, &taken);
+  take(&(struct take_request){.worktree = worktree, .note = request->word, .tags = request->tags, .tag_count = request->tag_count}, &taken);
   const char *no_colour = getenv("NO_COLOR");
   const bool colour = isatty(1) && !(no_colour && *no_colour);
   taken.at[10] = ' ';
@@ -90,143 +166,48 @@ static void take_as_asked(const struct request *request) {
   say_size(&out, taken.bytes);
   buf_text(&out, "; ");
   say_size(&out, taken.new_bytes);
-  buf_text(&out, " new (%s)\n", session.engine);
+  buf_text(&out, " new (%s)\n", taken.engine);
   finish(&out);
 }
 
-struct target {
-  char id[ID_LEN + 1], hash[65], note[NOTE_MAX];
-  bool whole_tree;
-  struct root root;
-};
-
-static bool find_target(const char *reference, struct target *out) {
-  const bool head = strcmp(reference, "HEAD") == 0;
-  const struct snapshot *found = history_find(&session.history, head ? session.history.head : reference);
-  if (!found && !head) found = history_tagged(&session.history, reference);
-  char storage[16], root[ROOT_TEXT];
-  struct json partial;
-  if (!found || !json_field(found->record, "partial_paths", &partial) || !json_is(partial, "null") ||
-      !json_field_string(found->record, "payload_root_hash", out->hash, sizeof out->hash) ||
-      !json_field_string(found->record, "note", out->note, sizeof out->note) || !is_plain(out->note) ||
-      !json_field_string(found->record, "storage", storage, sizeof storage) ||
-      !json_field_string(found->record, "root", root, sizeof root) || !root_parse(root, &out->root))
-    return false;
-  strcpy(out->id, found->id);
-  out->whole_tree = strcmp(storage, "tree") == 0;
-  return true;
-}
-
-/* What the worktree holds, which is stored when this returns, if only for now. */
-static struct root save_changes(const struct target *target) {
-  /* A clone of the whole directory costs more than to look whether one is needed. */
-  if (strcmp(session.engine, "btrfs") == 0) {
-    const uint64_t pack = new_pack();
-    session.kept_nodes = path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack);
-    struct store store;
-    store_open(&store, session.control);
-    store_begin_pack(&store, pack, true);
-    const struct scan_options look = {
-        .directory = session.payload, .index_path = session.index, .basis = "", .locations_hold = index_holds(), .until_change = true};
-    struct scan_result found;
-    scan(&store, &look, &found);
-    store_end_pack(&store, false);
-    close(store.dir);
-    if (!found.stopped && is_known(&found, target->hash)) return found.root;
-    unlink(session.kept_nodes);
-    session.kept_nodes = NULL;
-  }
-  struct taken taken;
-  char note[64];
-  snprintf(note, sizeof note, "Unsaved changes before restore to %.8s", target->id);
-  if (take(note, NULL, 0, target->hash, &taken))
-    fprintf(stderr, "jvs: unsaved changes are kept as %.8s  %s  %s\n", taken.id, taken.at, note);
-  return taken.root;
-}
-
-static void append_restore(const struct target *target, const char *hash) {
-  struct buf data = {0};
-  buf_text(&data, "{\"worktree\":\"%s\",\"snapshot_id\":\"%s\",\"root_hash\":\"%s\",\"paths\":null}", session.worktree, target->id, hash);
-  commit("restore", &data, false);
-  free(data.data);
-}
-
-static void restore_to(const struct target *target, const struct root *from, struct restore_result *restored) {
-  char operation[ID_LEN + 1], hash[65];
-  const uint64_t pack = new_pack();
-  history_new_id(&session.history, operation);
-  kill_point("restore-saved");
-  hash_text(from, hash);
-  write_intent(operation,
-               "{\"operation\":\"restore\",\"worktree\":\"%s\",\"snapshotId\":\"%s\",\"fromHash\":\"%s\",\"pack\":\"%016" PRIx64
-               "\",\"paths\":null,\"pid\":%d}",
-               session.worktree, target->id, hash, pack, (int)getpid());
-  char *staging = making(path_of("%s/tmp/restore-%s", session.control, operation));
-  char *new_index = making(path_of("%s/tmp/%s.index", session.control, operation));
-  char *pack_path = making(path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack));
-  if (mkdir(staging, 0700) != 0) die_errno("create", staging);
-  kill_point("restore-intent");
-  struct store store;
-  store_open(&store, session.control);
-  store_begin_pack(&store, pack, true);
-  const struct restore_options options = {.directory = session.payload,
-                                          .staging = staging,
-                                          .kept = path_of("%s/kept/%s", session.control, operation),
-                                          .tree = target->whole_tree ? path_of("%s/trees/%s", session.control, target->id) : NULL,
-                                          .from = *from,
-                                          .to = target->root};
-  const struct scan_options again = {.index_path = session.index, .new_index_path = new_index, .basis = target->id, .locations_hold = index_holds()};
-  struct scan_result found;
-  restore(&store, &options, &again, restored, &found);
-  store_end_pack(&store, false);
-  close(store.dir);
-  kill_point("restore-done");
-  hash_text(&found.root, hash);
-  append_restore(target, restored->owners_refused || restored->attributes_refused ? hash : target->hash);
-  kill_point("restore-committed");
-  if (found.index_changed && rename(new_index, session.index) != 0) die_errno("replace", session.index);
-  if (restored->owners_refused)
-    fprintf(stderr, "jvs: the owners of %" PRIu64 " entries could not be restored: that takes root\n", restored->owners_refused);
-  if (restored->attributes_refused)
-    fprintf(stderr, "jvs: %" PRIu64 " extended attributes could not be restored on this filesystem or by this user\n",
-            restored->attributes_refused);
-  if (restored->moved_aside)
-    fprintf(stderr, "jvs: %" PRIu64 " ignored or just changed entries stood in the way and are now %s%s\n", restored->moved_aside,
-            access(options.kept, F_OK) == 0 ? "in " : "beside, with their names ending in .kept-by-restore-",
-            access(options.kept, F_OK) == 0 ? options.kept : operation);
-  clear_intent();
-  remove_tree(staging);
-  unlink(pack_path);
-}
-
-static void restore_as_asked(const struct target *target) {
-  char hash[65], basis[33];
-  const struct root from = save_changes(target);
-  hash_text(&from, hash);
-  read_basis(basis);
-  struct restore_result restored = {0};
-  /* Nothing differs, and the index is about this very snapshot: then only the log has something to learn. */
-  if (strcmp(hash, target->hash) == 0 && strcmp(basis, target->id) == 0) append_restore(target, target->hash);
-  else restore_to(target, &from, &restored);
-  if (session.kept_nodes) unlink(session.kept_nodes);
+static void do_restore(const struct request *request, const char *worktree) {
+  const bool head = strcmp(request->word, "HEAD") == 0;
+  const struct snapshot *target = log_find(&session.log, head ? log_find_worktree(&session.log, worktree)->head : request->word);
+  if (!target && !head) target = log_find_tagged(&session.log, request->word);
+  struct json note_field;
+  char *note = target && json_field(target->record, "note", &note_field) ? json_text(note_field) : NULL;
+  if (!note || (*note && !is_plain(note))) become_node();
+  char id[ID_LEN + 1];
+  strcpy(id, target->id);
+  struct taken saved;
+  struct restore_result restored;
+  restore_worktree(&(struct restore_request){.worktree = worktree, .target = id}, &saved, &restored);
   struct buf out = {0};
-  buf_text(&out, "Restored %.8s", target->id);
-  if (*target->note) buf_text(&out, " \"%s\"", target->note);
+  buf_text(&out, *note ? "Restored %.8s \"%s\"" : "Restored %.8s", id, note);
   buf_text(&out, ": %" PRIu64 " written, %" PRIu64 " removed, %" PRIu64 " adjusted\n", restored.written, restored.removed, restored.adjusted);
   finish(&out);
 }
 
-void do_directly(char **command) {
-  char **words = command + 1;
+void do_directly(char **given) {
+  command = given;
+  char **words = command + 1, worktree[256];
   while (*words && **words == '-') words++;
   struct request request;
-  if (!*words || !understand(words + 1, &request) || !session_open(command)) return;
-  progress_watch(words);
-  if (!request.restores) take_as_asked(&request);
-  struct target target;
-  if (!find_target(request.word, &target)) give_up();
-  /* HEAD is another one when unsaved changes have been kept: should Node have to go on, it shall mean this one. */
-  for (char **at = words; *at; at++)
-    if (*at == request.word) *at = target.id;
-  restore_as_asked(&target);
+  former_umask = umask(0077);
+  if (!*words || !understand(words + 1, &request)) become_node();
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  /* Nobody listening to a notice is no reason to stop half way. */
+  signal(SIGPIPE, SIG_IGN);
+  before_dying = undo;
+  last_words = tell_node;
+  is_command = true;
+  open_workspace(worktree);
+  progress_watch();
+  if (request.restores) do_restore(&request, worktree);
+  else do_snapshot(&request, worktree);
+  _exit(70);
 }

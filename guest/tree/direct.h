@@ -3,10 +3,11 @@
 #define COPPICE_TREE_DIRECT_H
 
 /*
- * `command` is Node, its options, the bundle of jvs and what was given to jvs. Does it and ends, or returns and has changed
- * nothing. Only what is plain is done here: no options but tags, default settings, nobody else at work, nothing to recover.
- * All else, every error included, is left to Node (take-snapshot.ts, restore-worktree.ts), so that there is one place that explains it.
+ * `command` is Node, its options, the bundle of jvs and what was given to jvs. Does it and ends, or becomes Node.
+ *
+ * What is more than plain is left to Node, which asks for the same work: other options and references, settings, waiting for another
+ * command, recovery. A failure is left to Node too, so that there is one place that explains it (JVS_FAILURE in main.ts).
  */
-void do_directly(char **command);
+void do_directly(char **command) __attribute__((noreturn));
 
 #endif

@@ -141,6 +141,20 @@ void remove_tree(const char *path) {
   if (rmdir(path) != 0) die_errno("remove", path);
 }
 
+void copy_file(const char *from, const char *to) {
+  const int in = open(from, O_RDONLY | O_CLOEXEC);
+  if (in < 0) die_errno("open", from);
+  if (unlink(to) != 0 && errno != ENOENT) die_errno("replace", to);
+  const int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (out < 0) die_errno("create", to);
+  ssize_t copied = 0;
+  if (ioctl(out, FICLONE, in) != 0)
+    while ((copied = copy_file_range(in, NULL, out, NULL, 1 << 30, 0)) > 0);
+  if (copied < 0) die_errno("write", to);
+  close(in);
+  close(out);
+}
+
 void punch(const char *path, uint64_t offset, uint64_t len) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) die_errno("open", path);

@@ -11,6 +11,8 @@ void subvolume_create(const char *path);
 void subvolume_snapshot(const char *from, const char *to, bool read_only);
 /* Removes a tree, subvolume or not. Not being there is fine. */
 void remove_tree(const char *path);
+/* Shares the bytes where the filesystem can. */
+void copy_file(const char *from, const char *to);
 void punch(const char *path, uint64_t offset, uint64_t len);
 
 #endif

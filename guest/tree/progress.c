@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -50,10 +49,8 @@ static void *watch(void *unused) {
   return NULL;
 }
 
-void progress_watch(char *const *words) {
+void progress_watch(void) {
   if (!isatty(2)) return;
-  for (; *words; words++)
-    if (strcmp(*words, "--no-progress") == 0) return;
   /* How the tests see it without a directory that takes a second. */
   const char *given = getenv("JVS_PROGRESS_AFTER_MS");
   if (given) patience_ns = strtoll(given, NULL, 10) * 1000000, look_us = LOOK_OFTEN_US;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* For commands only, whose words these are; `--no-progress` among them is heard. */
-void progress_watch(char *const *words);
+/* For commands only. */
+void progress_watch(void);
 /* Cheap: may be called for every directory and every piece of a file, by any thread. */
 void progress_add(uint64_t files, uint64_t bytes);
 /* What was counted is over: the line goes. */

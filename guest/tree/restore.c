@@ -552,7 +552,8 @@ static void apply(struct store *store, const struct restore_options *options, st
   if (work.replaced.cap) memset(work.replaced.slots, 0, work.replaced.cap * sizeof *work.replaced.slots);
   work.replaced.used = 0;
   work.applying = true;
-  workspace_touched = true;
+  /* What was empty is nobody's work. */
+  workspace_touched = !options->from_nothing;
   pass(&work, &from, &to);
   kill_point("restore-applied");
   node_free(&from);

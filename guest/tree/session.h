@@ -1,39 +1,57 @@
-/* One command at work on one workspace, without Node: where everything is, what it holds, what is to be undone. */
+/* One workspace that is worked on: where everything is, its locks and intents, and what is to be undone when something fails. */
 #ifndef COPPICE_TREE_SESSION_H
 #define COPPICE_TREE_SESSION_H
 
-#include "history.h"
+#include "log.h"
 
 struct session {
-  char *control, *payload, *index, *worktree;
-  char engine[32];
-  struct history history;
-  char *kept_nodes; /* the pack of what a worktree holds, needed while it is restored; NULL: none */
+  char *root, *control; /* the workspace, and its .jvs */
+  char engine[32];      /* that it was made with */
+  char *by;             /* the user, as the log names them */
+  struct log log;
 };
 extern struct session session;
 
+/* A path that lives as long as the request. */
 char *path_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A word that is the same in JSON and on a terminal. */
-bool is_plain(const char *word);
-/* Opens the workspace around the current directory, alone on its worktree. Returns false, having done nothing, where that is not plain;
-   gives up where it is not at hand. `command` is what give_up() starts instead. */
-bool session_open(char **command);
-/* Undoes what was made and starts the command for Node, in place of this process. Every die() ends here too. */
-void give_up(void) __attribute__((noreturn));
-/* Names what goes again when this gives up, before it is made. */
-char *making(char *path);
+void forget_paths(void);
+char *payload_of(const char *worktree);
+char *index_of(const char *worktree);
 
-uint64_t new_pack(void);
-/* The snapshot that the places in the index are from; empty: there is no index. */
-void read_basis(char out[33]);
-/* Whether these places can be trusted: as long as that snapshot lives. */
-bool index_holds(void);
+/* Opens the workspace with this control directory, or looks again at the one that is open. Dies where it cannot be read. */
+void session_use(const char *control, const char *by);
+/* The same without dying. False where it cannot be read. */
+bool session_open(const char *control, const char *by);
+/* From /etc/passwd alone: other sources of names need libraries that a static program cannot load. False: it is not there. */
+bool user_name(char out[64]);
+
+/* -1 when somebody else holds it and `kind` says not to wait. Else it is held until the descriptor is closed. */
+int lock_file(const char *name, int kind);
+
+/* Something to tell whoever gave the command: on stderr, or as a line before the answer. */
+void notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern bool notices_are_answers;
+
+/* Names something that is removed again when this fails, before it is made. */
+char *making(char *path);
+/* What was made stays, or is gone. */
+void nothing_made(void);
+void undo(void);
+/* Names a file that is removed when end_of_now() is called, or this process ends. */
+void only_for_now(const char *path);
+void end_of_now(void);
+
 /* The first that is made, and the last that goes. */
-void write_intent(const char *id, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void write_intent(const char *id, const struct buf *intent);
 void clear_intent(void);
 /* Adds a line to the log. From here on that says what happened, and what was made stays. */
 void commit(const char *type, const struct buf *data, bool durable);
-/* What was made is done with, one way or the other. */
-void nothing_made(void);
+
+uint64_t new_pack(void);
+/* The snapshot that the places in an index are from; empty: there is no index. */
+void read_basis(const char *index, char out[33]);
+void write_basis(const char *index, const char *basis);
+/* Whether these places can be trusted: as long as that snapshot lives. */
+bool index_holds(const char *index);
 
 #endif

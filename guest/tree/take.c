@@ -9,122 +9,256 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine.h"
 #include "places.h"
 
-/* As shareIndex() does it. */
-static void share_index(const char *to) {
-  if (link(session.index, to) == 0) return;
-  const int from = open(session.index, O_RDONLY | O_CLOEXEC), fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (from < 0 || fd < 0) die_errno("copy the index to", to);
-  ssize_t copied;
-  while ((copied = copy_file_range(from, NULL, fd, NULL, 1 << 30, 0)) > 0);
-  if (copied < 0) die_errno("copy the index to", to);
-  close(from);
-  close(fd);
-}
+#define CLONE_ATTEMPTS 3
+
+struct taking {
+  const struct take_request *request;
+  struct taken *taken;
+  const struct worktree *worktree;
+  const char *payload, *index;
+  char *tree, *new_index, *pack_path;
+  uint64_t pack;
+  struct store store;
+  struct scan_result found;
+  int engine;                 /* that stores it */
+  const char *requested;      /* the one that was asked for, where that could not be had; NULL: it could */
+  bool whole_tree;
+};
 
 void hash_text(const struct root *root, char out[65]) { hex_of(root->hash, HASH_LEN, out); }
 
-bool is_known(const struct scan_result *found, const char *target_hash) {
+bool is_known(const struct worktree *worktree, const struct scan_result *found, const char *target_hash) {
   char hash[65];
   hash_text(&found->root, hash);
-  return (found->files == 0 && found->directories == 1 && !*session.history.head) || strcmp(hash, session.history.saved_hash) == 0 ||
+  return (found->files == 0 && found->directories == 1 && !*worktree->head) || strcmp(hash, worktree->saved_hash) == 0 ||
          strcmp(hash, target_hash) == 0;
 }
 
-static void append_snapshot(const struct taken *taken, const char *note, const char *const *tags, size_t tag_count, bool automatic,
-                            bool whole_tree) {
+bool clones_first(const char *engine) {
+  const int asked = engine_named(engine ? engine : session.engine);
+  return asked == ENGINE_BTRFS || asked == ENGINE_JUICEFS;
+}
+
+/* The engine that was asked for where it can be had, else the best there is: never silently. */
+static void choose_engine(struct taking *taking) {
+  const char *asked_name = taking->request->engine ? taking->request->engine : session.engine;
+  const int asked = engine_named(asked_name);
+  if (asked < 0) die("corrupt", "there is no engine %s", asked_name);
+  const char *mounts = taking->request->mounts ? taking->request->mounts : "/proc/mounts";
+  const struct engine_offer offer = {taking->payload, path_of("%s/tmp", session.control), mounts};
+  const bool is_btrfs = engine_works(&offer, ENGINE_BTRFS), subvolume = is_btrfs && is_subvolume(taking->payload);
+  taking->engine = asked;
+  if (asked == ENGINE_BTRFS ? subvolume : engine_works(&offer, asked)) return;
+  taking->requested = engine_names[asked];
+  for (taking->engine = subvolume ? ENGINE_BTRFS : ENGINE_JUICEFS; !engine_works(&offer, taking->engine);) taking->engine++;
+  notice("the engine %s cannot be used here (%s): using %s instead", engine_names[asked],
+         asked == ENGINE_BTRFS && is_btrfs ? "the worktree is not a btrfs subvolume" : engine_lack(asked), engine_names[taking->engine]);
+}
+
+static struct scan_options options_of(const struct taking *taking) {
+  const bool partial = taking->request->only.count > 0;
+  return (struct scan_options){.directory = taking->payload,
+                               .index_path = taking->index,
+                               .new_index_path = partial ? NULL : taking->new_index,
+                               .basis = taking->taken->id,
+                               .locations_hold = index_holds(taking->index),
+                               .selection = taking->request->only,
+                               .index_later = true};
+}
+
+/* What was scanned so far is of no use: it is begun anew. */
+static void begin_again(struct taking *taking) {
+  index_settle();
+  unlink(taking->new_index);
+  remove_tree(taking->tree);
+  store_end_pack(&taking->store, false);
+  unlink(taking->pack_path);
+  store_begin_pack(&taking->store, taking->pack, false);
+  free(taking->found.nested);
+  taking->found.nested = NULL;
+}
+
+/* The whole directory at one instant; hashing happens afterwards, on what can no longer change. False where that would leave something out. */
+static bool take_subvolume(struct taking *taking) {
+  struct scan_options options = options_of(taking);
+  options.moment_ns = filesystem_moment(&taking->store);
+  subvolume_snapshot(taking->payload, taking->tree, true);
+  kill_point("snapshot-subvolume");
+  options.directory = taking->tree;
+  options.live = taking->payload;
+  options.whole_tree = true;
+  scan(&taking->store, &options, &taking->found);
+  if (!taking->found.nested) return true;
+  notice("%s is a btrfs subvolume of its own, which a snapshot would leave out: using reflink-copy instead", taking->found.nested);
+  begin_again(taking);
+  return false;
+}
+
+/* What a worktree holds now, by its hash alone. */
+static void look_again(struct taking *taking, char hash[65]) {
+  struct store aside;
+  store_open(&aside, session.control);
+  const uint64_t pack = new_pack();
+  store_begin_pack(&aside, pack, true);
+  const bool indexed = access(taking->new_index, F_OK) == 0;
+  const struct scan_options options = {.directory = taking->payload, .index_path = indexed ? taking->new_index : taking->index, .basis = ""};
+  struct scan_result again;
+  scan(&aside, &options, &again);
+  store_end_pack(&aside, false);
+  close(aside.dir);
+  free(again.nested);
+  unlink(path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack));
+  hash_text(&again.root, hash);
+}
+
+/* A clone takes its time: it counts when nothing has changed meanwhile. False where it could not be had. */
+static bool take_juicefs(struct taking *taking) {
+  const struct scan_options options = options_of(taking);
+  scan(&taking->store, &options, &taking->found);
+  index_settle();
+  char before[65], after[65], reason[512];
+  hash_text(&taking->found.root, before);
+  for (int attempt = 1; attempt <= CLONE_ATTEMPTS; attempt++) {
+    if (!juicefs_clone(taking->payload, taking->tree, reason)) {
+      notice("`juicefs clone` failed: %s: using copy instead", reason);
+      break;
+    }
+    look_again(taking, after);
+    if (strcmp(before, after) == 0) return true;
+    remove_tree(taking->tree);
+    if (attempt == CLONE_ATTEMPTS) notice("files change all the time here, which a clone cannot follow: using copy instead");
+  }
+  begin_again(taking);
+  return false;
+}
+
+static void take_files(struct taking *taking) {
+  if (!taking->requested && taking->engine < ENGINE_REFLINK) taking->requested = engine_names[taking->engine];
+  taking->engine = taking->engine == ENGINE_BTRFS || taking->engine == ENGINE_REFLINK ? ENGINE_REFLINK : ENGINE_COPY;
+  taking->store.reflink = taking->engine == ENGINE_REFLINK;
+  struct scan_options options = options_of(taking);
+  options.keep = true;
+  scan(&taking->store, &options, &taking->found);
+  if (taking->store.reflinks_refused)
+    notice("%" PRIu64 " files could not share their blocks and were copied", taking->store.reflinks_refused);
+}
+
+static void record_of(const struct taking *taking, struct buf *out) {
+  const struct taken *taken = taking->taken;
+  const struct take_request *request = taking->request;
   char root[ROOT_TEXT];
   root_text(&taken->root, root);
-  struct buf data = {0};
-  buf_text(&data, "{\"snapshot\":{\"snapshot_id\":\"%s\",\"parent_id\":", taken->id);
-  buf_text(&data, *session.history.head ? "\"%s\"" : "null", session.history.head);
-  buf_text(&data, ",\"worktree_name\":\"%s\",\"created_at\":\"%s\",\"note\":\"%s\",\"tags\":[", session.worktree, taken->at, note);
-  for (size_t i = 0; i < tag_count; i++) buf_text(&data, "%s\"%s\"", i ? "," : "", tags[i]);
-  buf_text(&data, "],\"engine\":\"%s\",\"requested_engine\":null,\"storage\":\"%s\",\"payload_root_hash\":\"%s\",\"root\":\"%s\"", session.engine,
-           whole_tree ? "tree" : "objects", taken->hash, root);
-  buf_text(&data, ",\"partial_paths\":null,\"automatic\":%s,\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"new_bytes\":%" PRIu64,
-           automatic ? "true" : "false", taken->files, taken->bytes, taken->new_bytes);
-  buf_text(&data, "},\"saved_root_hash\":\"%s\"}", taken->hash);
+  buf_text(out, "{\"snapshot_id\":\"%s\",\"parent_id\":", taken->id);
+  buf_text(out, *taking->worktree->head ? "\"%s\"" : "null", taking->worktree->head);
+  buf_text(out, ",\"worktree_name\":\"%s\",\"created_at\":\"%s\",\"note\":", request->worktree, taken->at);
+  buf_json(out, request->note, strlen(request->note));
+  buf_text(out, ",\"tags\":[");
+  for (size_t i = 0; i < request->tag_count; i++) {
+    buf_text(out, i ? "," : "");
+    buf_json(out, request->tags[i], strlen(request->tags[i]));
+  }
+  buf_text(out, "],\"engine\":\"%s\",\"requested_engine\":", taken->engine);
+  buf_text(out, taking->requested ? "\"%s\"" : "null", taking->requested);
+  buf_text(out, ",\"storage\":\"%s\",\"payload_root_hash\":\"%s\",\"root\":\"%s\",\"partial_paths\":", taking->whole_tree ? "tree" : "objects",
+           taken->hash, root);
+  for (size_t i = 0; i < request->only.count; i++) {
+    buf_text(out, i ? "," : "[");
+    buf_json_path(out, request->only.paths[i]);
+  }
+  buf_text(out, request->only.count ? "]" : "null");
+  buf_text(out, ",\"automatic\":%s,\"files\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"new_bytes\":%" PRIu64 "}",
+           request->automatic ? "true" : "false", taken->files, taken->bytes, taken->new_bytes);
+}
+
+static void append_snapshot(struct taking *taking) {
+  struct buf record = {0}, data = {0};
+  record_of(taking, &record);
+  buf_text(&data, "{\"snapshot\":%.*s,\"saved_root_hash\":", (int)record.len, (char *)record.data);
+  buf_text(&data, taking->request->only.count ? "null}" : "\"%s\"}", taking->taken->hash);
   commit("snapshot", &data, true);
-  history_learn(&session.history, taken->id);
+  buf_add(&record, "", 1);
+  taking->taken->record = (char *)record.data;
   free(data.data);
 }
 
-static void adopt_index(const char *new_index, bool changed, const char *basis) {
-  if (changed && rename(new_index, session.index) != 0) die_errno("replace", session.index);
-  if (changed) return;
-  char padded[32] = {0};
-  strncpy(padded, basis, sizeof padded - 1);
-  const int fd = open(session.index, O_WRONLY | O_CLOEXEC);
-  if (fd < 0 || pwrite(fd, padded, sizeof padded, offsetof(struct index_header, basis)) != (ssize_t)sizeof padded)
-    die_errno("write", session.index);
-  close(fd);
+/* A second name for an index, which is only ever replaced; but for its basis, which then is a snapshot of the same tree and keeps the
+   same places alive. A copy would have to be written to the disk before it can share anything. */
+static void share_index(const char *index, const char *to) {
+  if (link(index, to) != 0) copy_file(index, to);
 }
 
-bool take(const char *note, const char *const *tags, size_t tag_count, const char *target_hash, struct taken *taken) {
-  const bool whole_tree = strcmp(session.engine, "btrfs") == 0;
-  const uint64_t pack = new_pack();
-  history_new_id(&session.history, taken->id);
-  write_intent(taken->id, "{\"operation\":\"snapshot\",\"worktree\":\"%s\",\"snapshotId\":\"%s\",\"pack\":\"%016" PRIx64 "\",\"pid\":%d}",
-               session.worktree, taken->id, pack, (int)getpid());
+static void adopt_index(const struct taking *taking) {
+  index_settle();
+  if (taking->request->only.count) return;
+  if (!taking->found.index_changed) write_basis(taking->index, taking->taken->id);
+  else if (rename(taking->new_index, taking->index) != 0) die_errno("replace", taking->index);
+  if (taking->whole_tree) share_index(taking->index, path_of("%s.index", taking->tree));
+}
+
+static void begin(struct taking *taking) {
+  struct buf intent = {0};
+  log_new_id(&session.log, taking->taken->id);
+  taking->pack = new_pack();
+  buf_text(&intent, "{\"operation\":\"snapshot\",\"worktree\":\"%s\",\"snapshotId\":\"%s\",\"pack\":\"%016" PRIx64 "\",\"pid\":%d}",
+           taking->request->worktree, taking->taken->id, taking->pack, (int)getpid());
+  write_intent(taking->taken->id, &intent);
+  free(intent.data);
   kill_point("snapshot-intent");
-  char *pack_path = making(path_of("%s/packs/%016" PRIx64 ".pack", session.control, pack));
+  taking->pack_path = making(path_of("%s/packs/%016" PRIx64 ".pack", session.control, taking->pack));
   /* Named as those of the store are: should it be made by a thread that outlives an error, it is swept with them. */
-  char *new_index = making(path_of("%s/tmp/new-%d-0", session.control, (int)getpid()));
-  char *tree = path_of("%s/trees/%s", session.control, taken->id);
-  struct store store;
-  store_open(&store, session.control);
-  store.reflink = strcmp(session.engine, "reflink-copy") == 0;
-  store_begin_pack(&store, pack, false);
-  struct scan_options options = {.directory = session.payload,
-                                 .index_path = session.index,
-                                 .new_index_path = new_index,
-                                 .basis = taken->id,
-                                 .locations_hold = index_holds(),
-                                 .keep = !whole_tree,
-                                 .index_later = true};
-  if (whole_tree) {
-    options.moment_ns = filesystem_moment(&store);
-    subvolume_snapshot(session.payload, making(tree), true);
-    kill_point("snapshot-subvolume");
-    options.directory = tree;
-    options.live = session.payload;
-    options.whole_tree = true;
-  }
-  struct scan_result found;
-  scan(&store, &options, &found);
-  /* Another engine must take it then, which Node says. */
-  if (found.nested) give_up();
-  const bool known = target_hash && is_known(&found, target_hash);
-  store_end_pack(&store, !known);
-  close(store.dir);
+  taking->new_index = making(path_of("%s/tmp/new-%d-0", session.control, (int)getpid()));
+  taking->tree = making(path_of("%s/trees/%s", session.control, taking->taken->id));
+  store_open(&taking->store, session.control);
+  store_begin_pack(&taking->store, taking->pack, false);
+}
+
+/* Nothing of it is needed but the nodes, for as long as the caller compares the worktree with something. */
+static void drop(const struct taking *taking) {
+  index_settle();
+  unlink(taking->new_index);
+  remove_tree(taking->tree);
+  clear_intent();
+  nothing_made();
+  only_for_now(taking->pack_path);
+}
+
+void take(const struct take_request *request, struct taken *taken) {
+  memset(taken, 0, sizeof *taken);
+  struct taking taking = {.request = request,
+                          .taken = taken,
+                          .worktree = log_find_worktree(&session.log, request->worktree),
+                          .payload = payload_of(request->worktree),
+                          .index = index_of(request->worktree)};
+  if (!taking.worktree) die("not_found", "there is no worktree \"%s\"", request->worktree);
+  begin(&taking);
+  choose_engine(&taking);
+  taking.whole_tree = !request->only.count && ((taking.engine == ENGINE_BTRFS && take_subvolume(&taking)) ||
+                                               (taking.engine == ENGINE_JUICEFS && take_juicefs(&taking)));
+  if (!taking.whole_tree) take_files(&taking);
+  strcpy(taken->engine, engine_names[taking.engine]);
+  const bool known = request->automatic && is_known(taking.worktree, &taking.found, request->target_hash);
+  store_end_pack(&taking.store, !known);
+  close(taking.store.dir);
   kill_point("scan-stored");
-  taken->root = found.root;
-  hash_text(&found.root, taken->hash);
+  taken->root = taking.found.root;
+  hash_text(&taken->root, taken->hash);
   kill_point("snapshot-stored");
   if (known) {
-    index_settle();
-    unlink(new_index);
-    if (whole_tree) remove_tree(tree);
-    clear_intent();
-    nothing_made();
-    session.kept_nodes = pack_path;
-    return false;
+    drop(&taking);
+    return;
   }
-  if (store.reflinks_refused)
-    fprintf(stderr, "jvs: %" PRIu64 " files could not share their blocks and were copied\n", store.reflinks_refused);
-  if (found.sockets) fprintf(stderr, "jvs: %" PRIu64 " sockets were left out: they mean nothing without their process\n", found.sockets);
+  if (taking.found.sockets)
+    notice("%" PRIu64 " sockets were left out: they mean nothing without their process", taking.found.sockets);
   now_text(taken->at);
-  taken->files = found.files;
-  taken->bytes = found.bytes;
-  taken->new_bytes = store.new_bytes;
-  append_snapshot(taken, note, tags, tag_count, target_hash != NULL, whole_tree);
+  taken->files = taking.found.files;
+  taken->bytes = taking.found.bytes;
+  taken->new_bytes = taking.store.new_bytes;
+  append_snapshot(&taking);
   kill_point("snapshot-committed");
-  index_settle();
-  adopt_index(new_index, found.index_changed, taken->id);
-  if (whole_tree) share_index(path_of("%s.index", tree));
+  adopt_index(&taking);
   kill_point("snapshot-indexed");
   clear_intent();
-  return true;
 }

@@ -1,19 +1,33 @@
-/* Takes a snapshot of a worktree (take-snapshot.ts does the same, and more). */
+/* Takes a snapshot of a worktree. The caller holds the lock of the worktree, and the store's as a sharer. */
 #ifndef COPPICE_TREE_TAKE_H
 #define COPPICE_TREE_TAKE_H
 
 #include "session.h"
 
+struct take_request {
+  const char *worktree, *note;
+  const char *const *tags;
+  size_t tag_count;
+  struct selection only; /* none: all of the worktree */
+  const char *engine;    /* NULL: the one that the workspace was made with */
+  const char *mounts;    /* the table of mounts; NULL: that of the system */
+  /* For a restore, which keeps what no snapshot holds: nothing is taken when the worktree is known. */
+  bool automatic;
+  const char *target_hash; /* of what shall be restored */
+};
+
 struct taken {
-  char id[ID_LEN + 1], at[32], hash[65];
+  char id[ID_LEN + 1], at[32], hash[65], engine[16];
   struct root root;
   uint64_t files, bytes, new_bytes;
+  char *record; /* JSON, for the caller to free; NULL: nothing was taken, and the nodes of `root` are there for now */
 };
 
 void hash_text(const struct root *root, char out[65]);
 /* Whether a worktree holds nothing that no snapshot has. */
-bool is_known(const struct scan_result *found, const char *target_hash);
-/* False when `target_hash` is given and the worktree holds nothing new; then session.kept_nodes has what it holds. */
-bool take(const char *note, const char *const *tags, size_t tag_count, const char *target_hash, struct taken *taken);
+bool is_known(const struct worktree *worktree, const struct scan_result *found, const char *target_hash);
+/* Whether a snapshot clones the whole directory before anything is known about it. */
+bool clones_first(const char *engine);
+void take(const struct take_request *request, struct taken *taken);
 
 #endif

@@ -2,6 +2,6 @@
 title="bundles"
 levels=(client all test)
 
-inputs() { find packages/*/src packages/*/package.json scripts/{build,bundle-jvs,builtin-imports,cache-code,cached-code}.ts package-lock.json .node-version -type f | LC_ALL=C sort; }
+inputs() { find packages/*/src packages/*/package.json scripts/{build,bundle-jvs}.ts package-lock.json .node-version -type f | LC_ALL=C sort; }
 is_present() { [[ -e dist/coppice.mjs && -e dist/jvs.mjs && -e dist/daemon.mjs ]]; }
 install() { scripts/build; }

@@ -39,7 +39,7 @@ const prepare = async (parent: string): Promise<string> => {
 };
 
 const killed = async (point: string, args: readonly string[], cwd: string): Promise<void> => {
-  const { signal, stderr } = await jvs.spawned(args, { cwd, env: { JVS_KILL_AT: point } });
+  const { signal, stderr } = await jvs.jvs(args, { cwd, env: { JVS_KILL_AT: point } });
   expect({ signal, stderr: stderr.replace(/^jvs: unsaved changes.*\n/, '') }).toEqual({
     signal: 'SIGKILL',
     stderr: '',
@@ -62,25 +62,19 @@ const nextCommand = async (cwd: string): Promise<string> => {
 const notes = async (cwd: string): Promise<string[]> =>
   (await jvs.json<{ note: string }[]>(['history', '--all'], { cwd })).map(({ note }) => note);
 
-/** By its id, which needs no Node to be found. */
+/** By its id, as a plain command names it. */
 const restoreOne = async (cwd: string): Promise<string[]> => {
   const found = await jvs.json<{ note: string; snapshot_id: string }[]>(['history', '--all'], { cwd });
   return ['restore', found.find(({ note }) => note === 'one')?.snapshot_id ?? ''];
 };
 
-/** Both ways of doing the same: without Node, and with it, which any option takes. */
-const ways = [
-  ['without Node', []],
-  ['by Node', ['--no-progress']],
-] as const;
-
-describe.each(ways)('a snapshot or a restore %s that is killed', (_way, how) => {
+describe('a snapshot or a restore that is killed', () => {
   test.each(['snapshot-intent', 'scan-stored', 'snapshot-stored'])(
     'at %s: no snapshot, and the next one works',
     async (point) => {
       const cwd = await prepare(jvs.work);
       const before = await digestOf(cwd);
-      await killed(point, ['snapshot', 'three', ...how], cwd);
+      await killed(point, ['snapshot', 'three'], cwd);
       expect(await nextCommand(cwd)).toMatch(/recovered: a snapshot that was cut off has been dropped/);
       expect(await digestOf(cwd)).toBe(before);
       expect(await notes(cwd)).toEqual(['two', 'one']);
@@ -91,7 +85,7 @@ describe.each(ways)('a snapshot or a restore %s that is killed', (_way, how) => 
 
   test.each(['snapshot-committed', 'snapshot-indexed'])('at %s: the snapshot is there', async (point) => {
     const cwd = await prepare(jvs.work);
-    await killed(point, ['snapshot', 'three', ...how], cwd);
+    await killed(point, ['snapshot', 'three'], cwd);
     expect(await nextCommand(cwd)).toMatch(/recovered: the snapshot \w+ is complete/);
     expect(await notes(cwd)).toEqual(['three', 'two', 'one']);
     await jvs.ok(['restore', 'one'], { cwd });
@@ -104,7 +98,7 @@ describe.each(ways)('a snapshot or a restore %s that is killed', (_way, how) => 
     async (point) => {
       const cwd = await prepare(jvs.work);
       const before = await digestOf(cwd);
-      await killed(point, [...(await restoreOne(cwd)), ...how], cwd);
+      await killed(point, await restoreOne(cwd), cwd);
       const said = await nextCommand(cwd);
       if (point !== 'restore-saved')
         expect(said).toMatch(/recovered: a restore to \w+ was cut off before it began/);
@@ -118,7 +112,7 @@ describe.each(ways)('a snapshot or a restore %s that is killed', (_way, how) => 
     'at %s: the next command finishes the restore',
     async (point) => {
       const cwd = await prepare(jvs.work);
-      await killed(point, [...(await restoreOne(cwd)), ...how], cwd);
+      await killed(point, await restoreOne(cwd), cwd);
       expect(await nextCommand(cwd)).toMatch(
         /recovered: a restore to \w+ that was cut off has been finished/,
       );
@@ -129,9 +123,16 @@ describe.each(ways)('a snapshot or a restore %s that is killed', (_way, how) => 
     },
   );
 
+  test('at snapshot-stored, with Node around it: both end, and the next command undoes it', async () => {
+    const cwd = await prepare(jvs.work);
+    await killed('snapshot-stored', ['snapshot', 'three', '--no-progress'], cwd);
+    expect(await nextCommand(cwd)).toMatch(/recovered: a snapshot that was cut off has been dropped/);
+    expect(await notes(cwd)).toEqual(['two', 'one']);
+  });
+
   test('at restore-committed: the restore is done', async () => {
     const cwd = await prepare(jvs.work);
-    await killed('restore-committed', [...(await restoreOne(cwd)), ...how], cwd);
+    await killed('restore-committed', await restoreOne(cwd), cwd);
     expect(await nextCommand(cwd)).toMatch(/recovered: /);
     expect(await jvs.ok(['diff', 'one'], { cwd })).toBe('');
   });
@@ -222,21 +223,18 @@ describe('a command that is killed', () => {
 
 describe('a command that is killed on btrfs', whereMounts('btrfs'), () => {
   const points = ['snapshot-subvolume', 'scan-stored', 'snapshot-committed', 'restore-first', 'fork-filled'];
-  test.each(points.flatMap((point) => ways.map(([way, how]) => [point, way, how] as const)))(
-    'at %s %s: old or new, and said',
-    async (point, _way, how) => {
-      const cwd = await prepare(btrfs?.path ?? '');
-      const args = point.startsWith('restore')
-        ? [...(await restoreOne(cwd)), ...how]
-        : point.startsWith('fork')
-          ? ['worktree', 'fork', 'one', 'side']
-          : ['snapshot', 'three', ...how];
-      await killed(point, args, cwd);
-      expect(await nextCommand(cwd)).toMatch(/recovered: /);
-      await jvs.ok(args, { cwd });
-      await jvs.ok(['verify', '--all'], { cwd });
-    },
-  );
+  test.each(points)('at %s: old or new, and said', async (point) => {
+    const cwd = await prepare(btrfs?.path ?? '');
+    const args = point.startsWith('restore')
+      ? await restoreOne(cwd)
+      : point.startsWith('fork')
+        ? ['worktree', 'fork', 'one', 'side']
+        : ['snapshot', 'three'];
+    await killed(point, args, cwd);
+    expect(await nextCommand(cwd)).toMatch(/recovered: /);
+    await jvs.ok(args, { cwd });
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
 
   test('at gc-tree-removed: the collection goes on', async () => {
     const cwd = await prepare(btrfs?.path ?? '');

@@ -42,7 +42,7 @@ describe('when the power goes', whereMounts('ext4', 'xfs', 'btrfs'), () => {
       const side = join(disk.path, 'ws/worktrees/side/main');
       const acknowledged: string[] = [];
       const snapshot = async (cwd: string): Promise<void> => {
-        const { code, stdout, stderr } = await jvs.spawned(['snapshot', 'again'], { cwd });
+        const { code, stdout, stderr } = await jvs.jvs(['snapshot', 'again'], { cwd });
         if (code !== 0) throw new Error(stderr);
         acknowledged.push(stdout.slice(0, 8));
       };
@@ -60,7 +60,7 @@ describe('when the power goes', whereMounts('ext4', 'xfs', 'btrfs'), () => {
         await disk.cut(
           async () => void (await taken),
           async (path) => {
-            const { stdout } = await jvs.spawned(['verify', '--all', '--json'], {
+            const { stdout } = await jvs.jvs(['verify', '--all', '--json'], {
               cwd: join(path, 'ws/main'),
             });
             const whole = (JSON.parse(stdout) as Report[]).filter(({ ok }) => ok);

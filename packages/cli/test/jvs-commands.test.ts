@@ -168,7 +168,7 @@ describe('restore', () => {
     await writeFile(join(cwd, '.jvsignore'), 'local\n');
     await jvs.ok(['snapshot', 'without'], { cwd });
     await writeFile(join(cwd, 'local'), 'only here');
-    const { stdout, stderr } = await jvs.spawned(['restore', 'with'], { cwd });
+    const { stdout, stderr } = await jvs.jvs(['restore', 'with'], { cwd });
     expect(stdout).toContain('"with\\x9b31m"');
     expect(await readText(join(cwd, 'local'))).toBe('stored');
     const [, kept = ''] =
@@ -256,7 +256,7 @@ describe('restore', () => {
     await take(cwd, 'two');
     expect((await jvs.jvs(['restore', '-i', 'one'], { cwd, input: '\n' })).code).toBe(130);
     expect(await readText(join(cwd, 'f'))).toBe('2');
-    const chosen = await jvs.spawned(['restore', '-i', 'ONE'], { cwd, input: '1\n' });
+    const chosen = await jvs.jvs(['restore', '-i', 'ONE'], { cwd, input: '1\n' });
     expect(chosen).toMatchObject({ code: 0, stderr: expect.stringMatching(/\[1-1\] $/) });
     expect(await readText(join(cwd, 'f'))).toBe('1');
   });
@@ -451,6 +451,54 @@ describe('collection', () => {
     await jvs.ok(['unpin', 'one'], { cwd });
     await jvs.ok(['gc', 'run'], { cwd });
     expect((await jvs.json<Snapshot[]>(['history'], { cwd })).map(({ note }) => note)).toEqual(['two']);
+  });
+
+  test('a renamed worktree, and one that a collection went through, go on', async () => {
+    const cwd = await fresh();
+    await writeFile(join(cwd, 'a'), 'one');
+    await take(cwd, 'one');
+    await take(cwd, 'two');
+    await jvs.ok(['worktree', 'fork', 'HEAD', 'side'], { cwd });
+    await jvs.ok(['worktree', 'rename', 'side', 'other'], { cwd });
+    const other = join(cwd, '../worktrees/other/main');
+    await appendFile(join(other, 'a'), ' side');
+    await jvs.ok(['snapshot', 'aside'], { cwd: other });
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'run'], { cwd });
+    await appendFile(join(cwd, 'a'), ' main');
+    await jvs.ok(['snapshot', 'three'], { cwd });
+    const history = await jvs.json<Snapshot[]>(['history', '--all'], { cwd });
+    expect(history.map(({ note, worktree_name }) => `${worktree_name} ${note}`)).toEqual([
+      'main three',
+      'other aside',
+      'main two',
+    ]);
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+
+  test('of a great many snapshots is read in one go', async () => {
+    const cwd = await fresh();
+    const kept = await take(cwd, 'kept');
+    const ids = Array.from({ length: 50_000 }, (_, at) => `x${String(at).padStart(15, '0')}`);
+    const line = (seq: number, type: string, data: unknown): string =>
+      JSON.stringify({ seq, at: '', by: '', type, data, prev: '', hash: '0'.repeat(64) });
+    const { warnings: _, ...record } = kept as Snapshot & { warnings: string[] };
+    const snapshots = ids.map((id, at) =>
+      line(4 + at, 'snapshot', { snapshot: { ...record, snapshot_id: id }, saved_root_hash: null }),
+    );
+    const mark = line(4 + ids.length, 'gc_mark', { plan_id: 'p', snapshots: ids.slice(1), pid: 1 });
+    await appendFile(
+      join(cwd, '../.jvs/log.jsonl'),
+      `${[...snapshots, mark, line(5 + ids.length, 'gc_done', {})].join('\n')}\n`,
+    );
+    // Its own time and not that of a busy machine: one that reads it again for each snapshot needs many minutes.
+    const command = ['--cpu=60', join(jvs.bin, 'jvs'), 'snapshot', 'after'];
+    expect(await jvs.run('prlimit', command, { cwd })).toMatchObject({ code: 0 });
+    expect((await jvs.json<Snapshot[]>(['history'], { cwd })).map(({ snapshot_id: id }) => id)).toEqual([
+      expect.any(String),
+      ids[0],
+      kept.snapshot_id,
+    ]);
   });
 
   test('what is shared with a snapshot that stays is not freed', async () => {

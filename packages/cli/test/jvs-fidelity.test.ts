@@ -232,6 +232,19 @@ describe('engines', whereMounts('btrfs'), () => {
     expect(await readText(join(cwd, 'a/b/inner/file'))).toBe('deep\n');
   });
 
+  test('a fork of either of two snapshots of one tree has nothing to restore', async () => {
+    const cwd = join(places.btrfs ?? '', 'twice', 'main');
+    await jvs.ok(['init', 'twice'], { cwd: places.btrfs ?? '' });
+    await jvs.bash('mkdir d; echo b > d/b; head -c 300000 /dev/urandom > large', { cwd });
+    for (const tag of ['one', 'two']) await jvs.ok(['snapshot', tag, '--tag', tag], { cwd });
+    for (const tag of ['one', 'two']) {
+      await jvs.ok(['worktree', 'fork', tag, `of-${tag}`], { cwd });
+      const side = join(cwd, `../worktrees/of-${tag}/main`);
+      expect(await jvs.jvs(['restore', 'HEAD'], { cwd: side })).toMatchObject({ code: 0, stderr: '' });
+      expect(await jvs.json(['snapshot', 'again'], { cwd: side })).toMatchObject({ new_bytes: 0 });
+    }
+  });
+
   test('a snapshot holds what was there when it was cloned, whatever is done to the worktree meanwhile', async () => {
     const cwd = join(places.btrfs ?? '', 'busy', 'main');
     await jvs.ok(['init', 'busy'], { cwd: places.btrfs ?? '' });

@@ -1,11 +1,9 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { guestProgram, PlainDirectory } from '@coppice/testkit';
 import { vi } from 'vitest';
-import { bundleJvs, jvsNodeOptions } from '../../../scripts/bundle-jvs.ts';
-import { runJvs } from '../src/jvs/run.ts';
+import { bundleJvs } from '../../../scripts/bundle-jvs.ts';
 
 interface Ended {
   readonly code: number | null;
@@ -46,7 +44,7 @@ export class JvsFixture implements AsyncDisposable {
     await bundleJvs(join(fixture.home, 'program'));
     await fixture.program(
       'jvs',
-      `exec "$COPPICE_TREE_PROGRAM" jvs ${JSON.stringify(process.execPath)} ${jvsNodeOptions.join(' ')} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
+      `exec "$COPPICE_TREE_PROGRAM" jvs ${JSON.stringify(process.execPath)} ${JSON.stringify(join(fixture.home, 'program/jvs.mjs'))} "$@"`,
     );
     return fixture;
   }
@@ -120,30 +118,8 @@ export class JvsFixture implements AsyncDisposable {
   }
 
   /** In a process of its own, as people start it. */
-  spawned(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+  jvs(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
     return this.run(join(this.bin, 'jvs'), args, options);
-  }
-
-  /** The same command in this process, which saves the time that Node takes to start. */
-  async jvs(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
-    let stdout = '';
-    let stderr = '';
-    const code = await runJvs(args, {
-      cwd: options.cwd ?? this.work,
-      env: { ...this.env, ...options.env },
-      stdin: Readable.from([options.input ?? '']),
-      stdout: {
-        write(text) {
-          stdout += text;
-        },
-      },
-      stderr: {
-        write(text) {
-          stderr += text;
-        },
-      },
-    });
-    return { code, signal: null, stdout, stderr };
   }
 
   /** Expects success; answers the output. */

@@ -90,9 +90,9 @@ describe('what cannot be changed', () => {
     const cwd = await withStuckFile();
     try {
       await shell('chattr -i d/stuck', cwd);
-      expect(
-        (await jvs.spawned(['restore', 'one'], { cwd, env: { JVS_KILL_AT: 'restore-first' } })).signal,
-      ).toBe('SIGKILL');
+      expect((await jvs.jvs(['restore', 'one'], { cwd, env: { JVS_KILL_AT: 'restore-first' } })).signal).toBe(
+        'SIGKILL',
+      );
       expect(await shell('cat a d/stuck z', cwd)).toBe('one\ntwo\ntwo\n');
       await shell('chattr +i d/stuck', cwd);
       const listed = await jvs.jvs(['history'], { cwd });

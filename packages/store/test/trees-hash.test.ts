@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { Blake3Hasher } from '@napi-rs/blake-hash';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PackReader } from '../src/trees/pack-reader.ts';
-import { SpawnedProgram } from '../src/trees/spawned-program.ts';
-import { nameText } from '../src/trees/tree-difference.ts';
+import { pathText } from '../src/trees/path-text.ts';
+import { TreeProgram } from '../src/trees/tree-program.ts';
 import { parseTreeRoot } from '../src/trees/tree-root.ts';
 
 let home: string;
@@ -20,7 +20,7 @@ afterAll(() => rm(home, { recursive: true, force: true }));
 const newPack = (): string => `1${Math.random().toString(16).slice(2).padEnd(15, '0').slice(0, 15)}`;
 
 const scan = async (directory: string): Promise<Map<string, { hash: string; size: number }>> => {
-  const program = new SpawnedProgram();
+  const program = new TreeProgram();
   const control = join(home, 'control');
   const pack = newPack();
   try {
@@ -34,7 +34,7 @@ const scan = async (directory: string): Promise<Map<string, { hash: string; size
     const [top] = reader.readNode(parseTreeRoot(root));
     if (!top) throw new Error('no top');
     return new Map(
-      reader.readNode(top.location).map(({ name, hash, size }) => [nameText(name), { hash, size }]),
+      reader.readNode(top.location).map(({ name, hash, size }) => [pathText(name), { hash, size }]),
     );
   } finally {
     program.close();
@@ -65,7 +65,7 @@ describe('the hash of a file', () => {
     await mkdir(directory);
     for (let file = 0; file < 50; file += 1) await writeFile(join(directory, `${file}`), `${file}`);
     await writeFile(join(directory, 'large'), Buffer.alloc(300_000, 1));
-    const program = new SpawnedProgram();
+    const program = new TreeProgram();
     const hashed = async (): Promise<number> => {
       const answer = await program.request<{ hashed: number; indexChanged: boolean }>('scan', {
         store: join(home, 'control'),

@@ -5,8 +5,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PackReader } from '../src/trees/pack-reader.ts';
-import { SpawnedProgram } from '../src/trees/spawned-program.ts';
 import { TreeDifference } from '../src/trees/tree-difference.ts';
+import { TreeProgram } from '../src/trees/tree-program.ts';
 import { parseTreeRoot } from '../src/trees/tree-root.ts';
 
 const run = promisify(execFile);
@@ -92,7 +92,7 @@ const byGit = async (directory: string): Promise<string[]> => {
 const byUs = async (directory: string): Promise<string[]> => {
   const control = join(home, 'control');
   for (const folder of ['packs', 'blobs', 'tmp']) await mkdir(join(control, folder), { recursive: true });
-  const program = new SpawnedProgram();
+  const program = new TreeProgram();
   try {
     const { root } = await program.request<{ root: string }>('scan', {
       store: control,

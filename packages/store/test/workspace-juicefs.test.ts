@@ -2,8 +2,10 @@ import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PlainDirectory } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { juicefsMountOf } from '../src/workspaces/juicefs.ts';
-import { createWorkspace, Workspace } from '../src/workspaces/workspace.ts';
+import { TreeProgram } from '../src/trees/tree-program.ts';
+import { createWorkspace } from '../src/workspaces/create-workspace.ts';
+import { probeEngines } from '../src/workspaces/engine.ts';
+import { Workspace } from '../src/workspaces/workspace.ts';
 
 let directory: PlainDirectory;
 let home: string;
@@ -41,16 +43,21 @@ const make = async (notices: string[]): Promise<{ workspace: Workspace; payload:
   const mountsFile = join(home, 'mounts');
   await createWorkspace({ parent: join(home, 'mount'), name: 'ws', notice, mountsFile });
   const payload = join(home, 'mount/ws/main');
-  return { workspace: new Workspace({ directory: payload, notice, mountsFile, env: {} }), payload };
+  return { workspace: await Workspace.open({ directory: payload, notice, mountsFile, env: {} }), payload };
 };
 
 describe('the juicefs-clone engine', () => {
   test('is found by the mount that holds the directory, when the command is there', async () => {
     await install(working);
-    const mounts = await readFile(join(home, 'mounts'), 'utf8');
-    expect(juicefsMountOf(join(home, 'mount/a/b'), mounts)).toBe(join(home, 'mount'));
-    expect(juicefsMountOf(join(home, 'mounted'), mounts)).toBeUndefined();
-    expect(juicefsMountOf('/', mounts)).toBeUndefined();
+    await mkdir(join(home, 'mount/a/b'), { recursive: true });
+    await mkdir(join(home, 'mounted'));
+    const program = new TreeProgram();
+    const offered = async (directory: string): Promise<boolean> =>
+      (await probeEngines(program, directory, home, join(home, 'mounts'))).engines.includes('juicefs-clone');
+    expect(await offered(join(home, 'mount/a/b'))).toBe(true);
+    expect(await offered(join(home, 'mounted'))).toBe(false);
+    expect(await offered('/')).toBe(false);
+    program.close();
   });
 
   test('clones the worktree into each snapshot, and snapshots into forks', async () => {

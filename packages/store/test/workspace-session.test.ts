@@ -2,7 +2,8 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PlainDirectory } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createWorkspace, Workspace } from '../src/workspaces/workspace.ts';
+import { createWorkspace } from '../src/workspaces/create-workspace.ts';
+import { Workspace } from '../src/workspaces/workspace.ts';
 
 let directory: PlainDirectory;
 let home: string;
@@ -17,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => directory[Symbol.asyncDispose]());
 
 test('a program goes on with its workspace after a refusal, and after an error among the files', async () => {
-  using workspace = new Workspace({ directory: payload, env: {} });
+  using workspace = await Workspace.open({ directory: payload, env: {} });
   await writeFile(join(payload, 'f'), 'one');
   const first = await workspace.snapshot({ note: 'first' });
   // Refused while the locks are held: they must not stay.

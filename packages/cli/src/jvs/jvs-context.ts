@@ -1,4 +1,4 @@
-import { type InheritedProgram, Workspace } from '@coppice/store/workspaces';
+import { Workspace } from '@coppice/store/workspaces';
 import { printable } from '../ui/format.ts';
 import type { ParsedArguments } from './arguments.ts';
 import type { JvsIo } from './jvs-io.ts';
@@ -8,16 +8,14 @@ export class JvsContext implements Disposable {
   readonly args: ParsedArguments;
   readonly io: JvsIo;
   readonly directory: string;
-  readonly program: InheritedProgram | undefined;
   readonly warnings: string[] = [];
   #workspace: Workspace | undefined;
   #json: boolean;
 
-  constructor(args: ParsedArguments, io: JvsIo, directory: string, program?: InheritedProgram) {
+  constructor(args: ParsedArguments, io: JvsIo, directory: string) {
     this.args = args;
     this.io = io;
     this.directory = directory;
-    this.program = program;
     this.#json = args.has('json');
   }
 
@@ -29,11 +27,11 @@ export class JvsContext implements Disposable {
   /** Opens the workspace around the directory; what killed commands left is settled first. */
   async open(): Promise<Workspace> {
     if (!this.#workspace) {
-      this.#workspace = new Workspace({
+      this.#workspace = await Workspace.open({
         directory: this.directory,
         notice: this.notice,
         env: this.io.env,
-        program: this.program,
+        progress: !this.args.has('no-progress'),
       });
       if (this.#workspace.session.settings.output_format === 'json') this.#json = true;
       await this.#workspace.recover();

@@ -3,8 +3,6 @@ export interface JvsIo {
   /** None when the current directory is gone. */
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The pipes of a coppice-tree that was started for this command (`coppice-tree for`). */
-  readonly helper?: string | undefined;
   readonly stdin: AsyncIterable<Buffer | string>;
   readonly stdout: { write(text: string): unknown; readonly isTTY?: boolean };
   readonly stderr: { write(text: string): unknown };

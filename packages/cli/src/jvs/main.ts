@@ -1,50 +1,24 @@
-import { fstatSync, writeSync } from 'node:fs';
+import { treeFailure } from '@coppice/store/workspaces';
+import { explain, runJvs } from './run.ts';
 
-/** The major number of /dev/null and its like. */
-const memoryDevices = 1;
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    // A reader that went away (`jvs history | head -1`) is no failure.
+    if (error.code === 'EPIPE') process.exit(0);
+    throw error;
+  });
+}
 
-/** Node's own streams take longer to load than a short command takes to run; a plain write does not. */
-const output = (file: number): { write(text: string): void; isTTY: boolean } => ({
-  write(text) {
-    const bytes = Buffer.from(text);
-    for (let at = 0; at < bytes.length; ) {
-      try {
-        at += writeSync(file, bytes, at);
-      } catch (error) {
-        const { code } = error as NodeJS.ErrnoException;
-        // A reader that went away (`jvs history | head -1`) is no failure.
-        if (code === 'EPIPE') process.exit(0);
-        if (code !== 'EAGAIN') throw error;
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
-      }
-    }
-  },
-  get isTTY() {
-    // Neither a pipe or a file nor /dev/null needs a library of terminals to be known as none.
-    const found = fstatSync(file);
-    if (!found.isCharacterDevice() || found.rdev >> 8 === memoryDevices) return false;
-    return process.getBuiltinModule('node:tty').isatty(file);
-  },
-});
-
-// For this command alone, and not for what it starts.
-const { COPPICE_TREE_HELPER: helper } = process.env;
-delete process.env.COPPICE_TREE_HELPER;
-
-const { runJvs } = await import('./run.ts');
 let cwd: string | undefined;
 try {
   cwd = process.cwd();
 } catch {
   // It is gone; commands that need it say so.
 }
-process.exitCode = await runJvs(process.argv.slice(2), {
-  cwd,
-  env: process.env,
-  helper,
-  get stdin() {
-    return process.stdin;
-  },
-  stdout: output(1),
-  stderr: output(2),
-});
+const io = { cwd, env: process.env, stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };
+const argv = process.argv.slice(2);
+
+// What coppice-tree did by itself, and failed at: it is for this program to explain (guest/tree/direct.h).
+const { JVS_FAILURE: failure } = process.env;
+if (failure === undefined) process.exitCode = await runJvs(argv, io);
+else process.exitCode = explain(treeFailure(JSON.parse(failure).error), argv, io);

@@ -1,6 +1,5 @@
 import { resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
-import { InheritedProgram } from '@coppice/store/workspaces';
 import { describeError } from '../failure.ts';
 import { version } from '../version.ts';
 import { globalOptions, parseArguments } from './arguments.ts';
@@ -48,9 +47,8 @@ const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => 
     io.stdout.write((await import('./help.ts')).commandHelp(command));
     return 0;
   }
-  using program = io.helper === undefined ? undefined : new InheritedProgram(io.helper);
   const directory = resolve(currentDirectory(io), args.value('directory') ?? '.');
-  using context = new JvsContext(args, io, directory, program);
+  using context = new JvsContext(args, io, directory);
   return await command.run(context);
 };
 
@@ -66,15 +64,20 @@ const hints = {
   no_space: 'Free some space; `jvs gc plan` lists what may go.',
 } as const;
 
+/** Says what went wrong, and answers the exit code. */
+export const explain = (error: unknown, argv: readonly string[], { stderr }: JvsIo): number => {
+  const { text, json, exitCode } = describeError(error, hints);
+  const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
+  stderr.write(own.includes('--json') ? `${JSON.stringify(json)}\n` : `jvs: ${text}\n`);
+  if (own.includes('--debug') && error instanceof Error) stderr.write(`${error.stack}\n`);
+  return exitCode;
+};
+
 /** `jvs …`, and `coppice workspace …`. Answers the exit code. */
 export const runJvs = async (argv: readonly string[], io: JvsIo): Promise<number> => {
   try {
     return await dispatch(argv, io);
   } catch (error) {
-    const { text, json, exitCode } = describeError(error, hints);
-    const own = argv.includes('--') ? argv.slice(0, argv.indexOf('--')) : argv;
-    io.stderr.write(own.includes('--json') ? `${JSON.stringify(json)}\n` : `jvs: ${text}\n`);
-    if (own.includes('--debug') && error instanceof Error) io.stderr.write(`${error.stack}\n`);
-    return exitCode;
+    return explain(error, argv, io);
   }
 };

@@ -1,4 +1,5 @@
 import type { PackReader } from './pack-reader.ts';
+import { pathText } from './path-text.ts';
 import type { EntryType, TreeEntry } from './tree-node.ts';
 import type { NodeLocation, TreeRoot } from './tree-root.ts';
 
@@ -13,20 +14,6 @@ export interface EntryChange {
   readonly hashBefore: string | null;
   readonly hashAfter: string | null;
 }
-
-const decoder = new TextDecoder('utf-8', { fatal: true });
-
-/**
- * The bytes of a name that is not UTF-8 become lone surrogates, as in Python: no other name has the same text, and
- * `os.fsencode` of it, also after JSON, gives the bytes back.
- */
-export const nameText = (name: Uint8Array): string => {
-  try {
-    return decoder.decode(name);
-  } catch {
-    return [...name].map((byte) => String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)).join('');
-  }
-};
 
 const change = (path: string, before: TreeEntry | undefined, after: TreeEntry | undefined): EntryChange => {
   const sameContent =
@@ -105,7 +92,7 @@ export class TreeDifference {
       if (old) i += 1;
       if (now) j += 1;
       const any = (now ?? old) as TreeEntry;
-      const below = path ? `${path}/${nameText(any.name)}` : nameText(any.name);
+      const below = path ? `${path}/${pathText(any.name)}` : pathText(any.name);
       if (this.#selected(below, any.type)) yield* this.#entry(old, now, below);
     }
   }

@@ -1,24 +1,26 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { CoppiceError, isErrorCode } from '@coppice/protocol/errors';
+import { pathBytes } from './path-text.ts';
 
 export type TreeWords = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
 
-/** A running coppice-tree: it does what touches files, and holds the locks for as long as it lives. */
-export interface TreeProgram {
-  readonly pid: number | undefined;
-  /** Then its locks are gone too. */
-  readonly hasEnded: boolean;
-  request<Answer>(operation: string, words?: TreeWords): Promise<Answer>;
-  /** Gives up all locks. The command ends when the program has: whoever comes next finds no file open and no lock held. */
-  close(): void;
-}
+/** Beside the sources or beside the bundle: somewhere above this file. */
+const findProgram = (): string => {
+  const given = process.env.COPPICE_TREE_PROGRAM;
+  if (given) return given;
+  for (let folder = import.meta.dirname; folder !== dirname(folder); folder = dirname(folder)) {
+    const candidate = join(folder, 'guest/build/coppice-tree');
+    if (existsSync(candidate)) return candidate;
+  }
+  throw new CoppiceError('unsupported', 'the program coppice-tree has not been built', {
+    hint: 'Run `make -C guest` in the checkout; it needs a C compiler.',
+  });
+};
 
-export const programIsClosed = (): CoppiceError => new CoppiceError('internal', 'coppice-tree is closed');
-
-export const programEndedEarly = (how: string | number): CoppiceError =>
-  new CoppiceError('internal', `coppice-tree ended unexpectedly (${how})`);
-
-/** A length, and that many bytes of words that end with NUL (guest/tree/main.c). */
-export const encodeTreeRequest = (operation: string, words: TreeWords): Buffer => {
+/** A length, and that many bytes of words that end with NUL (guest/tree/requests.h). */
+const encodeRequest = (operation: string, words: TreeWords): Buffer => {
   const parts = [operation];
   for (const [key, value] of Object.entries(words)) {
     if (value === undefined) continue;
@@ -27,20 +29,112 @@ export const encodeTreeRequest = (operation: string, words: TreeWords): Buffer =
     }
   }
   if (parts.some((part) => part.includes('\0'))) {
-    throw new CoppiceError('invalid_argument', 'a path holds a NUL character');
+    throw new CoppiceError('invalid_argument', 'a path or a text holds a NUL character');
   }
-  const body = Buffer.from(`${parts.join('\0')}\0`);
+  const body = pathBytes(`${parts.join('\0')}\0`);
   const head = Buffer.alloc(4);
   head.writeUInt32LE(body.length);
   return Buffer.concat([head, body]);
 };
 
-/** One line of JSON: an answer, or the failure with which the program ended. */
-export const decodeTreeAnswer = (line: string): { answer: unknown } | { failure: CoppiceError } => {
-  const answer = JSON.parse(line) as { error?: { code: string; message: string; touched: boolean } };
-  if (!answer.error) return { answer };
-  const { code, message, touched } = answer.error;
-  return {
-    failure: new CoppiceError(isErrorCode(code) ? code : 'internal', message, { details: { touched } }),
-  };
+interface Failure {
+  readonly code: string;
+  readonly message: string;
+  /** The worktree was changed before it failed. */
+  readonly touched: boolean;
+}
+
+/** What coppice-tree says when it fails, as the error that everybody else throws. */
+export const treeFailure = ({ code, message, touched }: Failure): CoppiceError => {
+  const known = isErrorCode(code) ? code : 'internal';
+  if (!touched) return new CoppiceError(known, message, { details: { touched } });
+  return new CoppiceError(known, `${message}; part of the worktree is restored already`, {
+    hint: 'Mend that: then the next command finishes it. Or restore another snapshot; what is there is kept.',
+    details: { touched },
+  });
 };
+
+export interface TreeProgramOptions {
+  /** Told what people should know, while the program is at work. */
+  readonly notice?: (message: string) => void;
+  /** Count on the terminal what is read. */
+  readonly progress?: boolean;
+}
+
+/** A running coppice-tree. It holds its locks for as long as it lives, and ends with its first failure. */
+export class TreeProgram {
+  readonly #child: ChildProcess;
+  readonly #notice: (message: string) => void;
+  readonly #waiting: { resolve: (answer: unknown) => void; reject: (error: Error) => void }[] = [];
+  #text: string[] = [];
+  #ended: Error | undefined;
+
+  constructor({ notice = () => undefined, progress = false }: TreeProgramOptions = {}) {
+    this.#notice = notice;
+    const words = progress ? ['--progress'] : [];
+    this.#child = spawn(findProgram(), words, { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#take(text));
+    this.#child.stdin?.on('error', (error) => this.#end(error));
+    this.#child.on('error', (error) => this.#end(error));
+    this.#child.on('close', (code, signal) =>
+      this.#end(
+        new CoppiceError('internal', `coppice-tree ended unexpectedly (${signal ?? code ?? 'unknown'})`),
+      ),
+    );
+  }
+
+  #take(text: string): void {
+    const parts = text.split('\n');
+    for (const part of parts.slice(0, -1)) {
+      this.#takeLine(this.#text.join('') + part);
+      this.#text = [];
+    }
+    this.#text.push(parts.at(-1) ?? '');
+  }
+
+  #takeLine(line: string): void {
+    const answer = JSON.parse(line) as { notice?: string; error?: Failure };
+    if (answer.notice !== undefined) {
+      this.#notice(answer.notice);
+      return;
+    }
+    const waiting = this.#waiting.shift();
+    if (!answer.error) {
+      waiting?.resolve(answer);
+      return;
+    }
+    // Whoever asks again shall hear the cause and not of a broken pipe.
+    const failure = treeFailure(answer.error);
+    this.#ended ??= failure;
+    waiting?.reject(failure);
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Then its locks are gone too. */
+  get hasEnded(): boolean {
+    return this.#ended !== undefined;
+  }
+
+  #end(error: Error): void {
+    this.#ended ??= error;
+    for (const waiting of this.#waiting.splice(0)) waiting.reject(error);
+  }
+
+  async request<Answer>(operation: string, words: TreeWords = {}): Promise<Answer> {
+    if (this.#ended) throw this.#ended;
+    const bytes = encodeRequest(operation, words);
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ resolve: resolve as (answer: unknown) => void, reject });
+      this.#child.stdin?.write(bytes);
+    });
+  }
+
+  /** Gives up all locks. A command does not end before the program has: who comes next finds nothing held. */
+  close(): void {
+    this.#ended ??= new CoppiceError('internal', 'coppice-tree is closed');
+    this.#child.stdin?.end();
+  }
+}

@@ -2,9 +2,9 @@ import { existsSync, renameSync, rmSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { clearIntent, writeIntent } from './intent.ts';
 import { killPoint } from './kill-point.ts';
-import { rootHash } from './scan-answer.ts';
+import { peekWorktree, rootHash } from './peek-worktree.ts';
+import type { SnapshotRecord, WorktreeRecord } from './snapshot-record.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
-import { peekWorktree } from './worktree-scan.ts';
 
 const refuseMain = (name: string, verb: string): void => {
   if (name !== 'main') return;
@@ -13,12 +13,34 @@ const refuseMain = (name: string, verb: string): void => {
   });
 };
 
+const refuseTaken = ({ layout, state }: WorkspaceSession, name: string): void => {
+  if (!state.worktrees.has(name) && !existsSync(layout.worktreeFolder(name))) return;
+  throw new CoppiceError('name_taken', `there is a worktree ${JSON.stringify(name)} already`, {
+    hint: 'Choose another name, or remove it with `jvs worktree remove`.',
+  });
+};
+
+/** A further worktree: what a snapshot holds, or nothing. The caller holds the lock of the new name. */
+export const forkWorktree = async (
+  session: WorkspaceSession,
+  name: string,
+  base: SnapshotRecord | undefined,
+): Promise<WorktreeRecord> => {
+  refuseTaken(session, name);
+  const mode = (0o777 & ~process.umask()).toString(8);
+  await session.request('fork', { worktree: name, base: base?.snapshot_id, mode });
+  await session.refresh();
+  return session.state.worktrees.get(name) as WorktreeRecord;
+};
+
 const unsaved = async (session: WorkspaceSession, name: string): Promise<boolean> => {
   if (!existsSync(session.layout.payload(name))) return false;
-  const found = await peekWorktree(session, name);
-  found.drop();
   const known = session.state.worktrees.get(name)?.saved_root_hash;
-  return known !== rootHash(found.root) && (found.files > 0 || found.directories > 1);
+  return peekWorktree(
+    session,
+    name,
+    ({ root, files, directories }) => known !== rootHash(root) && (files > 0 || directories > 1),
+  );
 };
 
 /** The caller holds the lock of the worktree. */
@@ -34,7 +56,7 @@ export const removeWorktree = async (
       hint: `Take a snapshot in it first, or use \`jvs worktree remove ${name} --force\`.`,
     });
   }
-  const intent = session.newSnapshotId();
+  const intent = crypto.randomUUID();
   writeIntent(layout, intent, { operation: 'remove', worktree: name });
   killPoint('remove-intent');
   await session.commit({ type: 'worktree_remove', data: { name } });
@@ -49,10 +71,8 @@ export const removeWorktree = async (
 export const renameWorktree = async (session: WorkspaceSession, from: string, to: string): Promise<void> => {
   const { layout } = session;
   refuseMain(from, 'renamed');
-  if (session.state.worktrees.has(to) || existsSync(layout.worktreeFolder(to))) {
-    throw new CoppiceError('name_taken', `there is a worktree ${JSON.stringify(to)} already`);
-  }
-  const intent = session.newSnapshotId();
+  refuseTaken(session, to);
+  const intent = crypto.randomUUID();
   writeIntent(layout, intent, { operation: 'rename', worktree: from, to });
   renameSync(layout.worktreeFolder(from), layout.worktreeFolder(to));
   killPoint('rename-moved');

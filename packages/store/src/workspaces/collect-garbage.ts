@@ -4,7 +4,6 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { writeFileAtomically } from './atomic-file.ts';
 import { listIntents } from './intent.ts';
 import { killPoint } from './kill-point.ts';
-import { randomBytes } from './random-bytes.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
@@ -79,7 +78,7 @@ export const planCollection = (session: WorkspaceSession, keepHours: number): Co
     }
   }
   const plan: CollectionPlan = {
-    plan_id: randomBytes(6).toString('hex'),
+    plan_id: crypto.randomUUID().slice(-12),
     created_at: new Date().toISOString(),
     keep_hours: keepHours,
     to_delete: toDelete,

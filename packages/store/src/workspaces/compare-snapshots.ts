@@ -1,9 +1,9 @@
 import { PackReader } from '../trees/pack-reader.ts';
 import { type EntryChange, TreeDifference } from '../trees/tree-difference.ts';
 import { parseTreeRoot } from '../trees/tree-root.ts';
+import { peekWorktree } from './peek-worktree.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
-import { peekWorktree } from './worktree-scan.ts';
 
 /** null stands for a worktree as it is now. */
 export const compareSnapshots = async (
@@ -14,12 +14,9 @@ export const compareSnapshots = async (
 ): Promise<EntryChange[]> => {
   // A snapshot of some paths says nothing about the others.
   const only = before.partial_paths ?? after?.partial_paths ?? undefined;
-  const now = after ? undefined : await peekWorktree(session, worktree);
-  try {
+  const compare = (root: string): EntryChange[] => {
     using reader = new PackReader(session.layout.control);
-    const root = parseTreeRoot(after?.root ?? now?.root ?? '');
-    return [...new TreeDifference(reader, only).between(parseTreeRoot(before.root), root)];
-  } finally {
-    now?.drop();
-  }
+    return [...new TreeDifference(reader, only).between(parseTreeRoot(before.root), parseTreeRoot(root))];
+  };
+  return after ? compare(after.root) : peekWorktree(session, worktree, ({ root }) => compare(root));
 };

@@ -1,17 +1,15 @@
-import { randomUUID } from 'node:crypto';
-import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
-import { SpawnedProgram } from '../trees/spawned-program.ts';
-import type { TreeProgram } from '../trees/tree-program.ts';
+import { TreeProgram } from '../trees/tree-program.ts';
 import { writeFileAtomically } from './atomic-file.ts';
-import { chooseEngine, downgradeNotice, parseEngine, probeEngines } from './engine.ts';
-import { EventLog } from './event-log.ts';
+import { parseEngine, probeEngines } from './engine.ts';
 import { killPoint } from './kill-point.ts';
 import { findWorkspace, WorkspaceLayout } from './layout.ts';
 import { checkName } from './names.ts';
 import type { EngineName } from './snapshot-record.ts';
-import { formatVersion, type RepositoryRecord, systemMounts } from './workspace-session.ts';
+import type { WorkspaceEvent } from './workspace-event.ts';
+import { formatVersion, type RepositoryRecord, userName } from './workspace-session.ts';
 
 export interface CreateWorkspaceOptions {
   readonly parent: string;
@@ -19,8 +17,6 @@ export interface CreateWorkspaceOptions {
   readonly engine?: string | undefined;
   readonly notice: (message: string) => void;
   readonly mountsFile?: string;
-  /** One that runs already. */
-  readonly program?: TreeProgram | undefined;
 }
 
 const around = (directory: string): string | undefined => {
@@ -39,7 +35,7 @@ const clearHalfMade = async (root: string, notice: (message: string) => void): P
   const main = join(root, 'main');
   if (existsSync(join(root, '.jvs', 'repository.json')) || (existsSync(main) && readdirSync(main).length > 0))
     return;
-  const program = new SpawnedProgram();
+  const program = new TreeProgram();
   try {
     await program.request('remove', { path: main });
     await program.request('remove', { path: join(root, '.jvs') });
@@ -71,38 +67,47 @@ export const createWorkspace = async (
   }
   const outer = around(parent);
   const layout = new WorkspaceLayout(root);
-  const program = options.program ?? new SpawnedProgram();
+  const program = new TreeProgram({ notice: options.notice });
   try {
     if (!existed) mkdirSync(root);
     for (const folder of [layout.control, ...layout.folders]) mkdirSync(folder, { mode: 0o700 });
-    const probe = await probeEngines(program, root, layout.temporary, options.mountsFile ?? systemMounts);
+    const probe = await probeEngines(program, root, layout.temporary, options.mountsFile);
     // A subvolume inside a worktree would be left out of the snapshots of that worktree.
     const possible = outer ? probe.engines.filter((engine) => engine !== 'btrfs') : probe.engines;
     if (outer) options.notice(`this is inside the workspace ${outer}, and will be part of its snapshots`);
-    const choice = chooseEngine(asked, possible);
-    const notice = downgradeNotice(choice);
-    if (notice) options.notice(notice);
-    if (choice.engine === 'btrfs') {
+    const best = possible[0] ?? 'copy';
+    const engine = asked && possible.includes(asked) ? asked : best;
+    const requested = asked === engine ? null : asked;
+    if (requested)
+      options.notice(
+        `the engine ${requested} cannot be used here (${probe.lacks[requested] ?? 'inside another workspace'}): using ${engine} instead`,
+      );
+    if (engine === 'btrfs') {
       await makeSubvolume(program, layout.payload('main'));
     } else mkdirSync(layout.payload('main'));
     const repository: RepositoryRecord = {
       format_version: formatVersion,
-      repo_id: randomUUID(),
+      repo_id: crypto.randomUUID(),
       created_at: new Date().toISOString(),
-      engine: choice.engine,
-      requested_engine: choice.requested,
+      engine,
+      requested_engine: requested,
     };
-    writeFileSync(layout.logFile, '', { mode: 0o600 });
-    new EventLog(layout.logFile).append([
-      { type: 'init', data: { repo_id: repository.repo_id, engine: choice.engine } },
+    const first: WorkspaceEvent[] = [
+      { type: 'init', data: { repo_id: repository.repo_id, engine } },
       { type: 'worktree_create', data: { name: 'main', base: null, root_hash: null } },
-    ]);
+    ];
+    await program.request('begin-log', {
+      path: layout.logFile,
+      by: userName(),
+      type: first.map(({ type }) => type),
+      data: first.map(({ data }) => JSON.stringify(data)),
+    });
     killPoint('init-before-publish');
     // Last, as this file is what makes the directory a workspace.
     writeFileAtomically(layout.repositoryFile, `${JSON.stringify(repository, null, 2)}\n`);
     return { ...repository, root };
   } catch (error) {
-    const cleaner = new SpawnedProgram();
+    const cleaner = new TreeProgram();
     await cleaner.request('remove', { path: layout.payload('main') });
     cleaner.close();
     rmSync(existed ? layout.control : root, { recursive: true, force: true });

@@ -8,7 +8,7 @@ import { listIntents } from './intent.ts';
 import { recoverWorkspace } from './recover.ts';
 import { restoreWorktree } from './restore-worktree.ts';
 import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
-import { verifySnapshots } from './verify-snapshots.ts';
+import { checkLog, verifySnapshots } from './verify-snapshots.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
 export interface Finding {
@@ -33,8 +33,8 @@ export interface ExamineOptions {
   readonly repair: boolean;
 }
 
-const checkLog = (session: WorkspaceSession, strict: boolean): Finding[] =>
-  (strict ? session.log.problems() : []).map(({ line, problem }) => ({
+const logFindings = async (session: WorkspaceSession): Promise<Finding[]> =>
+  (await checkLog(session)).map(({ line, problem }) => ({
     severity: 'error',
     category: 'log',
     description: `line ${line} of the log ${problem}`,
@@ -128,7 +128,7 @@ const repair = async (session: WorkspaceSession): Promise<string[]> => {
   await recoverWorkspace(session);
   await session.lock('store');
   try {
-    session.refresh();
+    await session.refresh();
     if (await finishCollection(session)) done.push('finished a collection that was cut off');
     for (const path of leftovers(session)) {
       await program.request('remove', { path });
@@ -144,7 +144,7 @@ const repair = async (session: WorkspaceSession): Promise<string[]> => {
       rmSync(layout.index(worktree.name), { force: true });
       const target = session.state.snapshots.get(worktree.head_snapshot_id ?? '');
       if (target)
-        await restoreWorktree(session, { worktree: worktree.name, target, paths: null, discard: true });
+        await restoreWorktree(session, { worktree: worktree.name, target, paths: [], discard: true });
       done.push(`made the directory of the worktree ${worktree.name} again`);
     }
     for (const what of done) await session.commit({ type: 'repair', data: { what } });
@@ -155,12 +155,12 @@ const repair = async (session: WorkspaceSession): Promise<string[]> => {
 };
 
 /** Without the log nothing can be said about the rest. */
-const unreadable = (session: WorkspaceSession): Examination => ({
+const unreadable = async (session: WorkspaceSession): Promise<Examination> => ({
   healthy: false,
   engine: session.repository.engine,
   filesystem: 'unknown',
   possible_engines: [],
-  findings: checkLog(session, true),
+  findings: await logFindings(session),
   repaired: [],
 });
 
@@ -170,7 +170,7 @@ export const examineWorkspace = async (
   options: ExamineOptions,
 ): Promise<Examination> => {
   if (!session.logIsReadable) return unreadable(session);
-  const broken = checkLog(session, options.strict);
+  const broken = options.strict ? await logFindings(session) : [];
   const repaired = options.repair ? await repair(session) : [];
   const { filesystem, engines } = await probeEngines(
     session.program,

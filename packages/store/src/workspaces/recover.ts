@@ -3,12 +3,11 @@ import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { finishCollection } from './collect-garbage.ts';
 import { clearIntent, isAlive, listIntents, type WrittenIntent } from './intent.ts';
+import { peekWorktree, rootHash } from './peek-worktree.ts';
 import { shortId } from './resolve-reference.ts';
 import { restoreWorktree } from './restore-worktree.ts';
-import { rootHash } from './scan-answer.ts';
 import { sweepTemporaries } from './sweep-temporaries.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
-import { peekWorktree } from './worktree-scan.ts';
 
 type Of<Operation> = Extract<WrittenIntent, { operation: Operation }>;
 
@@ -32,9 +31,7 @@ const recoverRestore = async (session: WorkspaceSession, intent: Of<'restore'>):
   rmSync(layout.temporaryPack(intent.pack), { force: true });
   const short = shortId(intent.snapshotId);
   const target = state.snapshots.get(intent.snapshotId);
-  const found = await peekWorktree(session, intent.worktree);
-  found.drop();
-  const hash = rootHash(found.root);
+  const hash = await peekWorktree(session, intent.worktree, ({ root }) => rootHash(root));
   if (hash === intent.fromHash) {
     notice(`recovered: a restore to ${short} was cut off before it began; the workspace is as it was`);
     return;
@@ -45,7 +42,7 @@ const recoverRestore = async (session: WorkspaceSession, intent: Of<'restore'>):
     await restoreWorktree(session, {
       worktree: intent.worktree,
       target,
-      paths: intent.paths,
+      paths: intent.paths ?? [],
       discard: false,
     });
   } catch (error) {
@@ -133,7 +130,7 @@ export const recoverWorktree = async (session: WorkspaceSession, worktree: strin
   for (const intent of listIntents(session.layout)) {
     if (intent.worktree !== worktree) continue;
     sweepTemporaries(session.layout);
-    session.refresh();
+    await session.refresh();
     await recoverOne(session, intent);
     clearIntent(session.layout, intent.id);
   }
@@ -165,7 +162,7 @@ export const recoverWorkspace = async (session: WorkspaceSession): Promise<void>
     patience.set(worktree, isAlive(pid) ? (patience.get(worktree) ?? 0) : dyingMs);
   }
   for (const [worktree, waitMs] of patience) await tryToRecover(session, worktree, waitMs);
-  session.refresh();
+  await session.refresh();
 };
 
 /** Goes on with a collection that was cut off, unless it is still at work. */
@@ -173,7 +170,7 @@ export const recoverCollection = async (session: WorkspaceSession): Promise<void
   const { unfinishedCollection: unfinished } = session.state;
   if (!unfinished || !(await session.tryLock('store', false, isAlive(unfinished.pid) ? 0 : dyingMs))) return;
   try {
-    session.refresh();
+    await session.refresh();
     await finishCollection(session);
   } finally {
     await session.unlock('store');

@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { PackReader } from '../trees/pack-reader.ts';
 import { TreeDifference } from '../trees/tree-difference.ts';
 import { parseTreeRoot } from '../trees/tree-root.ts';
-import { rootHash, type ScanAnswer } from './scan-answer.ts';
+import { type FoundTree, rootHash } from './peek-worktree.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
@@ -24,8 +24,8 @@ const verifyTree = async (session: WorkspaceSession, snapshot: SnapshotRecord): 
   const { layout, program } = session;
   const tree = layout.tree(snapshot.snapshot_id);
   if (!existsSync(tree)) return [{ path: '.', problem: 'the stored directory is missing' }];
-  const pack = session.newPack();
-  const found = await program.request<ScanAnswer>('scan', {
+  const pack = `1${crypto.randomUUID().replaceAll('-', '').slice(-15)}`;
+  const found = await program.request<FoundTree>('scan', {
     store: layout.control,
     dir: tree,
     pack,
@@ -67,21 +67,27 @@ const verifyPayload = async (
   return verifyTree(session, snapshot);
 };
 
+export interface LogProblem {
+  readonly line: number;
+  readonly problem: string;
+  /** That the line is about. */
+  readonly snapshot: string | null;
+}
+
+/** Compares every line of the log with its hash and with the line before it. */
+export const checkLog = async ({ program, layout }: WorkspaceSession): Promise<readonly LogProblem[]> =>
+  (await program.request<{ problems: LogProblem[] }>('check-log', { path: layout.logFile })).problems;
+
 /** Reads everything that the snapshots hold, and their records, and compares it with the hashes. */
 export const verifySnapshots = async (
   session: WorkspaceSession,
   snapshots: readonly SnapshotRecord[],
 ): Promise<VerifyReport[]> => {
-  const { lines } = session.log.read();
-  const bad = new Set(session.log.problems().map(({ line }) => line));
-  const lineOf = new Map<string, number>();
-  lines.forEach((line, index) => {
-    if (line.type === 'snapshot') lineOf.set(line.data.snapshot.snapshot_id, index + 1);
-  });
+  const bad = new Map((await checkLog(session)).map(({ snapshot, line }) => [snapshot, line]));
   const reports: VerifyReport[] = [];
   for (const snapshot of snapshots) {
-    const line = lineOf.get(snapshot.snapshot_id) ?? 0;
-    const recordValid = !bad.has(line);
+    const line = bad.get(snapshot.snapshot_id);
+    const recordValid = line === undefined;
     const problems = await verifyPayload(session, snapshot);
     if (!recordValid)
       problems.unshift({ path: '.', problem: `line ${line} of the log was changed after it was written` });

@@ -21,7 +21,7 @@ export const withWorktrees = async <Result>(
   await session.lock('store', true);
   try {
     for (const lock of locks) await session.lock(lock);
-    session.refresh();
+    await session.refresh();
     for (const worktree of worktrees) await recoverWorktree(session, worktree);
     return await work();
   } finally {

@@ -1,28 +1,9 @@
-import type { SnapshotRecord } from './snapshot-record.ts';
-
-/** What can happen to a workspace. */
+/** What commands write to the log by themselves; coppice-tree writes the lines of snapshots, restores and forks. */
 export type WorkspaceEvent =
   | { readonly type: 'init'; readonly data: { readonly repo_id: string; readonly engine: string } }
   | {
-      readonly type: 'snapshot';
-      readonly data: { readonly snapshot: SnapshotRecord; readonly saved_root_hash: string | null };
-    }
-  | {
-      readonly type: 'restore';
-      readonly data: {
-        readonly worktree: string;
-        readonly snapshot_id: string;
-        readonly root_hash: string;
-        readonly paths: readonly string[] | null;
-      };
-    }
-  | {
       readonly type: 'worktree_create';
-      readonly data: {
-        readonly name: string;
-        readonly base: string | null;
-        readonly root_hash: string | null;
-      };
+      readonly data: { readonly name: string; readonly base: null; readonly root_hash: null };
     }
   | { readonly type: 'worktree_rename'; readonly data: { readonly from: string; readonly to: string } }
   | { readonly type: 'worktree_remove'; readonly data: { readonly name: string } }

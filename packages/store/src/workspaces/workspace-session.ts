@@ -1,15 +1,13 @@
 import { readFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { CoppiceError } from '@coppice/protocol/errors';
-import { SpawnedProgram } from '../trees/spawned-program.ts';
-import type { TreeProgram } from '../trees/tree-program.ts';
-import { EventLog, type LogLine, type LogPosition } from './event-log.ts';
+import { TreeProgram, type TreeWords } from '../trees/tree-program.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
-import { randomBytes } from './random-bytes.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
 import type { EngineName } from './snapshot-record.ts';
 import { sweepTemporaries } from './sweep-temporaries.ts';
 import type { WorkspaceEvent } from './workspace-event.ts';
-import { WorkspaceState } from './workspace-state.ts';
+import { decodeState, type StateAnswer, type WorkspaceState } from './workspace-state.ts';
 
 export const formatVersion = 1;
 
@@ -28,13 +26,20 @@ export interface SessionOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** The table of mounts in which a JuiceFS is looked for. */
   readonly mountsFile?: string;
-  /** One that runs already; others are started when they are needed. */
-  readonly program?: TreeProgram | undefined;
+  /** Count on the terminal what is read. */
+  readonly progress?: boolean;
 }
 
-export const systemMounts = '/proc/mounts';
 const lockPatienceMs = 30 * 60 * 1000;
-const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
+
+/** As the log names them. */
+export const userName = (): string => {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.() ?? 'unknown'}`;
+  }
+};
 
 /** One command at work on one workspace. */
 export class WorkspaceSession implements Disposable {
@@ -42,13 +47,14 @@ export class WorkspaceSession implements Disposable {
   /** The worktree that the command was given in. */
   readonly worktree: string;
   readonly repository: RepositoryRecord;
-  readonly log: EventLog;
   readonly notice: (message: string) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly mountsFile: string;
+  readonly mountsFile: string | undefined;
+  readonly #progress: boolean;
+  readonly #user = userName();
   #program: TreeProgram | undefined;
-  #state: WorkspaceState | undefined;
-  #readTo: LogPosition | undefined;
+  #held = 0;
+  #state: WorkspaceState | CoppiceError | undefined;
 
   constructor(options: SessionOptions) {
     const { layout, worktree } = findWorkspace(options.directory);
@@ -56,8 +62,8 @@ export class WorkspaceSession implements Disposable {
     this.worktree = worktree;
     this.notice = options.notice ?? (() => undefined);
     this.env = options.env ?? process.env;
-    this.mountsFile = options.mountsFile ?? systemMounts;
-    this.#program = options.program;
+    this.mountsFile = options.mountsFile;
+    this.#progress = options.progress ?? false;
     this.repository = JSON.parse(readFileSync(layout.repositoryFile, 'utf8')) as RepositoryRecord;
     if (this.repository.format_version !== formatVersion) {
       throw new CoppiceError(
@@ -66,57 +72,60 @@ export class WorkspaceSession implements Disposable {
         { hint: 'Use the version of jvs that made it.' },
       );
     }
-    this.log = new EventLog(layout.logFile);
   }
 
+  /** One that failed is replaced, unless locks were held that are gone with it. */
   get program(): TreeProgram {
-    this.#program ??= new SpawnedProgram();
+    if (this.#program?.hasEnded && this.#held === 0) this.#program = undefined;
+    this.#program ??= new TreeProgram({ notice: this.notice, progress: this.#progress });
     return this.#program;
   }
 
+  /** Asks for something about this workspace. */
+  request<Answer>(operation: string, words: TreeWords = {}): Promise<Answer> {
+    const { control } = this.layout;
+    return this.program.request<Answer>(operation, { store: control, by: this.#user, ...words });
+  }
+
+  /** As it was when this session last looked, or wrote. */
   get state(): WorkspaceState {
-    if (!this.#state) this.refresh();
-    return this.#state as WorkspaceState;
+    if (this.#state instanceof CoppiceError) throw this.#state;
+    if (!this.#state) throw new CoppiceError('internal', 'the workspace has not been read yet');
+    return this.#state;
   }
 
   get logIsReadable(): boolean {
-    try {
-      return this.state !== undefined;
-    } catch (error) {
-      if (error instanceof CoppiceError && error.code === 'corrupt') return false;
-      throw error;
-    }
+    return !(this.#state instanceof CoppiceError);
   }
 
   get settings(): WorkspaceSettings {
     return readSettings(this.layout);
   }
 
-  /** After a lock was taken, what others wrote meanwhile counts. A long history is not read again for that. */
-  refresh(): void {
-    const { lines, end } = this.log.read(this.#readTo);
-    this.#state ??= new WorkspaceState();
-    this.#state.add(lines);
-    this.#readTo = end;
+  /** After a lock was taken, what others wrote meanwhile counts. A log that cannot be read is told of by who needs it. */
+  async refresh(): Promise<void> {
+    try {
+      this.#state = decodeState(await this.request<StateAnswer>('state'));
+    } catch (error) {
+      if (!(error instanceof CoppiceError && error.code === 'corrupt')) throw error;
+      this.#state = new CoppiceError('corrupt', error.message, {
+        hint: `Run \`jvs doctor --strict\`; the log is ${this.layout.logFile}.`,
+        cause: error,
+      });
+      this.#program = undefined;
+    }
   }
 
-  async commit(...events: WorkspaceEvent[]): Promise<LogLine[]> {
-    await this.lock('log');
-    try {
-      // A restore changes files that are not synced either; without its line the worktree just counts as changed.
-      const durable = events.some(({ type }) => type !== 'restore');
-      return this.log.append(events, durable);
-    } finally {
-      await this.unlock('log');
-      this.refresh();
-    }
+  async commit({ type, data }: WorkspaceEvent): Promise<void> {
+    await this.request('append', { type, data: JSON.stringify(data) });
+    await this.refresh();
   }
 
   /** Beside others, or alone, on what is stored. */
   async withStore<Result>(shared: boolean, work: () => Promise<Result>): Promise<Result> {
     await this.lock('store', shared);
     try {
-      this.refresh();
+      await this.refresh();
       return await work();
     } finally {
       await this.unlock('store');
@@ -125,7 +134,9 @@ export class WorkspaceSession implements Disposable {
 
   async tryLock(name: string, shared = false, waitMs = 0): Promise<boolean> {
     const path = this.layout.lock(name);
-    return (await this.program.request<{ locked: boolean }>('lock', { path, shared, waitMs })).locked;
+    const { locked } = await this.program.request<{ locked: boolean }>('lock', { path, shared, waitMs });
+    if (locked) this.#held += 1;
+    return locked;
   }
 
   async lock(name: string, shared = false): Promise<void> {
@@ -139,26 +150,10 @@ export class WorkspaceSession implements Disposable {
 
   /** Locks end with the program that held them; after an error in it, the next request starts a new one. */
   async unlock(...names: string[]): Promise<void> {
-    if (this.program.hasEnded) {
-      sweepTemporaries(this.layout, this.program.pid);
-      this.#program = undefined;
-      return;
-    }
-    for (const name of names) await this.program.request('unlock', { path: this.layout.lock(name) });
-  }
-
-  newPack(): string {
-    return randomBytes(8).toString('hex').replace(/^[0f]/, '1');
-  }
-
-  /** Random, so that its first eight characters tell it from all others of this workspace. */
-  newSnapshotId(): string {
-    for (;;) {
-      const id = [...randomBytes(16)].map((byte) => alphabet[byte % alphabet.length]).join('');
-      // A name of eight digits could be taken for a number; one letter at least makes it an id to the eye.
-      if (!/[a-z]/.test(id.slice(0, 8))) continue;
-      if (![...this.state.snapshots.keys()].some((other) => other.startsWith(id.slice(0, 8)))) return id;
-    }
+    const { program } = this;
+    this.#held -= names.length;
+    if (program.hasEnded) sweepTemporaries(this.layout, program.pid);
+    else for (const name of names) await program.request('unlock', { path: this.layout.lock(name) });
   }
 
   [Symbol.dispose](): void {

@@ -1,15 +1,28 @@
 import { readdirSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { EntryChange } from '../trees/tree-difference.ts';
-import type { CollectionPlan, CollectionResult } from './collect-garbage.ts';
-import type { CreateWorkspaceOptions } from './create-workspace.ts';
-import type { Examination, ExamineOptions } from './examine-workspace.ts';
+import { forkWorktree, removeWorktree, renameWorktree } from './change-worktrees.ts';
+import {
+  type CollectionPlan,
+  type CollectionResult,
+  finishCollection,
+  loadPlan,
+  planCollection,
+  runCollection,
+} from './collect-garbage.ts';
+import { compareSnapshots } from './compare-snapshots.ts';
+import { type Examination, type ExamineOptions, examineWorkspace } from './examine-workspace.ts';
+import { insidePaths } from './inside-paths.ts';
 import { type HistoryQuery, listHistory } from './list-history.ts';
+import { checkName } from './names.ts';
+import { recoverCollection, recoverWorkspace } from './recover.ts';
 import { newestTagged, resolveExact, resolveReference, shortId } from './resolve-reference.ts';
-import type { RestoreOutcome } from './restore-worktree.ts';
+import { type RestoreOutcome, restoreWorktree } from './restore-worktree.ts';
 import type { SnapshotRecord, WorktreeRecord } from './snapshot-record.ts';
-import type { VerifyReport } from './verify-snapshots.ts';
-import { type RepositoryRecord, type SessionOptions, WorkspaceSession } from './workspace-session.ts';
+import { takeSnapshot } from './take-snapshot.ts';
+import { type VerifyReport, verifySnapshots } from './verify-snapshots.ts';
+import { requireWorktree, withWorktrees, withWorktreeToReplace } from './with-worktree.ts';
+import { type SessionOptions, WorkspaceSession } from './workspace-session.ts';
 
 export interface TakeOptions {
   readonly note?: string;
@@ -25,15 +38,24 @@ export interface RestoreOptions {
   readonly from?: string;
 }
 
-/**
- * A versioned workspace: what the commands of `jvs` do, for programs. Reading loads the log only; what touches files is
- * loaded when it is needed, so that a short command stays short.
- */
+/** A versioned workspace: what the commands of `jvs` do, for programs. */
 export class Workspace implements Disposable {
   readonly session: WorkspaceSession;
 
-  constructor(options: SessionOptions) {
-    this.session = new WorkspaceSession(options);
+  private constructor(session: WorkspaceSession) {
+    this.session = session;
+  }
+
+  /** The workspace around a directory. */
+  static async open(options: SessionOptions): Promise<Workspace> {
+    const session = new WorkspaceSession(options);
+    try {
+      await session.refresh();
+    } catch (error) {
+      session[Symbol.dispose]();
+      throw error;
+    }
+    return new Workspace(session);
   }
 
   get worktree(): string {
@@ -43,12 +65,8 @@ export class Workspace implements Disposable {
   /** Finishes or undoes what killed commands left, and says so. A log that cannot be read is not for this to report. */
   async recover(): Promise<void> {
     const { session } = this;
-    if (readdirSync(session.layout.intents).length > 0) {
-      await (await import('./recover.ts')).recoverWorkspace(session);
-    }
-    if (session.logIsReadable && session.state.unfinishedCollection) {
-      await (await import('./recover.ts')).recoverCollection(session);
-    }
+    if (readdirSync(session.layout.intents).length > 0) await recoverWorkspace(session);
+    if (session.logIsReadable && session.state.unfinishedCollection) await recoverCollection(session);
   }
 
   resolve(reference: string): SnapshotRecord {
@@ -68,7 +86,6 @@ export class Workspace implements Disposable {
   }
 
   async #alone<Result>(worktree: string, work: () => Promise<Result>, to?: string): Promise<Result> {
-    const { requireWorktree, withWorktrees } = await import('./with-worktree.ts');
     return withWorktrees(this.session, to === undefined ? [worktree] : [worktree, to], async () => {
       requireWorktree(this.session, worktree);
       return work();
@@ -76,10 +93,9 @@ export class Workspace implements Disposable {
   }
 
   async snapshot(options: TakeOptions): Promise<SnapshotRecord> {
-    const { checkPaths, takeSnapshot } = await import('./take-snapshot.ts');
     const { layout, settings } = this.session;
     const payload = layout.payload(this.worktree);
-    const paths = checkPaths(payload, options.from ?? payload, options.paths ?? [], true);
+    const paths = insidePaths(payload, options.from ?? payload, options.paths ?? [], true);
     const tags = [...(options.tags ?? []), ...settings.default_tags];
     return this.#alone(this.worktree, () =>
       takeSnapshot(this.session, { worktree: this.worktree, note: options.note ?? '', tags, paths }),
@@ -87,25 +103,21 @@ export class Workspace implements Disposable {
   }
 
   async restore(target: SnapshotRecord, options: RestoreOptions = {}): Promise<RestoreOutcome> {
-    const { restoreWorktree } = await import('./restore-worktree.ts');
-    const { checkPaths } = await import('./take-snapshot.ts');
     const payload = this.session.layout.payload(this.worktree);
-    const paths = checkPaths(payload, options.from ?? payload, options.paths ?? [], false);
+    const paths = insidePaths(payload, options.from ?? payload, options.paths ?? [], false);
     const discard = options.discard ?? !this.session.settings.auto_snapshot;
-    const { requireWorktree, withWorktreeToReplace } = await import('./with-worktree.ts');
     return withWorktreeToReplace(this.session, this.worktree, async () => {
       requireWorktree(this.session, this.worktree);
       return restoreWorktree(this.session, {
         worktree: this.worktree,
         target,
-        paths: paths.length > 0 ? paths : null,
+        paths,
         discard,
       });
     });
   }
 
   async diff(before: SnapshotRecord, after: SnapshotRecord | null): Promise<EntryChange[]> {
-    const { compareSnapshots } = await import('./compare-snapshots.ts');
     return compareSnapshots(this.session, this.worktree, before, after);
   }
 
@@ -120,41 +132,33 @@ export class Workspace implements Disposable {
   }
 
   async fork(name: string, base: SnapshotRecord | undefined): Promise<WorktreeRecord> {
-    const { withWorktrees } = await import('./with-worktree.ts');
-    const { checkName } = await import('./names.ts');
-    const { forkWorktree } = await import('./fork-worktree.ts');
-    checkName('worktree', name);
-    return withWorktrees(this.session, [name], () => forkWorktree(this.session, name, base));
+    return withWorktrees(this.session, [checkName('worktree', name)], () =>
+      forkWorktree(this.session, name, base),
+    );
   }
 
   async removeWorktree(name: string, force: boolean): Promise<void> {
-    const { removeWorktree } = await import('./change-worktrees.ts');
     await this.#alone(name, () => removeWorktree(this.session, name, force));
   }
 
   async renameWorktree(from: string, to: string): Promise<void> {
-    const { renameWorktree } = await import('./change-worktrees.ts');
-    const { checkName } = await import('./names.ts');
     checkName('worktree', to);
     await this.#alone(from, () => renameWorktree(this.session, from, to), to);
   }
 
   async verify(snapshots: readonly SnapshotRecord[]): Promise<VerifyReport[]> {
-    const { verifySnapshots } = await import('./verify-snapshots.ts');
     return this.session.withStore(true, () => verifySnapshots(this.session, snapshots));
   }
 
   async doctor(options: ExamineOptions): Promise<Examination> {
-    return (await import('./examine-workspace.ts')).examineWorkspace(this.session, options);
+    return examineWorkspace(this.session, options);
   }
 
   async planCollection(keepHours = this.session.settings.gc_keep_hours): Promise<CollectionPlan> {
-    const { planCollection } = await import('./collect-garbage.ts');
     return this.session.withStore(true, async () => planCollection(this.session, keepHours));
   }
 
   async runCollection(planId: string | undefined): Promise<CollectionResult> {
-    const { finishCollection, loadPlan, runCollection } = await import('./collect-garbage.ts');
     return this.session.withStore(false, async () => {
       const finished = await finishCollection(this.session);
       if (finished && (planId === undefined || planId === finished.plan_id)) return finished;
@@ -177,8 +181,3 @@ export class Workspace implements Disposable {
     this.session[Symbol.dispose]();
   }
 }
-
-export const createWorkspace = async (
-  options: CreateWorkspaceOptions,
-): Promise<RepositoryRecord & { root: string }> =>
-  (await import('./create-workspace.ts')).createWorkspace(options);

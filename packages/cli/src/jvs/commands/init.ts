@@ -22,7 +22,6 @@ export const init: JvsCommand = {
       name,
       engine: context.args.value('engine') ?? context.io.env.JVS_ENGINE,
       notice: context.notice,
-      program: context.program,
     });
     context.answer({ ...repository, repo_root: root, warnings: context.warnings }, () => [
       `The workspace ${name} is ready (engine ${repository.engine}).`,

@@ -1,0 +1,111 @@
+#define _GNU_SOURCE
+#include "fork.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "places.h"
+#include "restore.h"
+#include "take.h"
+
+/* The whole tree at once, where the snapshot is one. */
+static bool clone_whole(const struct snapshot *base, const char *payload, const char *index) {
+  char storage[16], engine[32], reason[512];
+  struct json partial;
+  json_field_string(base->record, "storage", storage, sizeof storage);
+  if (strcmp(storage, "tree") != 0 || !json_field(base->record, "partial_paths", &partial) || !json_is(partial, "null")) return false;
+  const char *tree = path_of("%s/trees/%s", session.control, base->id), *tree_index = path_of("%s.index", tree);
+  if (json_field_string(base->record, "engine", engine, sizeof engine) && strcmp(engine, engine_names[ENGINE_JUICEFS]) == 0) {
+    if (!juicefs_clone(tree, payload, reason)) die("unsupported", "`juicefs clone` failed: %s", reason);
+    return true;
+  }
+  if (!is_subvolume(tree)) return false;
+  subvolume_snapshot(tree, payload, false);
+  if (access(tree_index, F_OK) == 0) {
+    copy_file(tree_index, index);
+    write_basis(index, base->id);
+  }
+  return true;
+}
+
+/* File by file. Answers the hash of what is there then. */
+static void fill(const struct snapshot *base, const char *payload, const char *index, char hash[65]) {
+  char operation[ID_LEN + 1], storage[16], root[ROOT_TEXT];
+  const uint64_t pack = new_pack();
+  log_new_id(&session.log, operation);
+  char *staging = making(path_of("%s/tmp/fork-%s", session.control, operation));
+  char *new_index = making(path_of("%s/tmp/%s.index", session.control, operation));
+  char *pack_path = making(path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack));
+  if (mkdir(staging, 0700) != 0) die_errno("create", staging);
+  json_field_string(base->record, "storage", storage, sizeof storage);
+  json_field_string(base->record, "root", root, sizeof root);
+  struct restore_options options = {.directory = payload,
+                                    .staging = staging,
+                                    .kept = path_of("%s/kept/%s", session.control, operation),
+                                    .tree = strcmp(storage, "tree") == 0 ? path_of("%s/trees/%s", session.control, base->id) : NULL,
+                                    .from_nothing = true};
+  root_parse(root, &options.to);
+  const struct scan_options again = {.new_index_path = new_index, .basis = base->id};
+  struct store store;
+  store_open(&store, session.control);
+  store_begin_pack(&store, pack, true);
+  struct restore_result restored;
+  struct scan_result found;
+  restore(&store, &options, &again, &restored, &found);
+  store_end_pack(&store, false);
+  close(store.dir);
+  free(found.nested);
+  if (restored.owners_refused)
+    notice("the owners of %" PRIu64 " entries could not be restored: that takes root", restored.owners_refused);
+  if (rename(new_index, index) != 0) die_errno("replace", index);
+  remove_tree(staging);
+  unlink(pack_path);
+  hash_text(&found.root, hash);
+}
+
+/* Whatever our own umask is. */
+static void make_directory(const char *path, unsigned mode, bool may_exist) {
+  if (mkdir(path, 0700) == 0) {
+    if (chmod(path, mode) != 0) die_errno("change the mode of", path);
+  } else if (errno != EEXIST || !may_exist) die_errno("create", path);
+}
+
+void fork_worktree(const char *name, const char *base, unsigned mode) {
+  const struct snapshot *from = base ? log_find(&session.log, base) : NULL;
+  if (base && !from) die("not_found", "there is no snapshot %s", base);
+  char *folder = path_of("%s/worktrees/%s", session.root, name), *payload = payload_of(name), *index = index_of(name);
+  char id[ID_LEN + 1], hash[65] = "";
+  struct buf intent = {0}, data = {0};
+  log_new_id(&session.log, id);
+  buf_text(&intent, "{\"operation\":\"fork\",\"worktree\":\"%s\",\"pid\":%d}", name, (int)getpid());
+  write_intent(id, &intent);
+  free(intent.data);
+  kill_point("fork-intent");
+  make_directory(path_of("%s/worktrees", session.root), mode, true);
+  make_directory(making(folder), mode, false);
+  /* A subvolume can only be removed by itself. */
+  making(payload);
+  making(index);
+  unlink(index);
+  if (from && clone_whole(from, payload, index)) json_field_string(from->record, "payload_root_hash", hash, sizeof hash);
+  else {
+    if (strcmp(session.engine, engine_names[ENGINE_BTRFS]) == 0) subvolume_create(payload);
+    else if (mkdir(payload, 0700) != 0) die_errno("create", payload);
+    if (chmod(payload, mode) != 0) die_errno("change the mode of", payload);
+    if (from) fill(from, payload, index, hash);
+  }
+  kill_point("fork-filled");
+  buf_text(&data, "{\"name\":\"%s\",\"base\":", name);
+  buf_text(&data, base ? "\"%s\"" : "null", base);
+  buf_text(&data, *hash ? ",\"root_hash\":\"%s\"}" : ",\"root_hash\":null}", hash);
+  commit("worktree_create", &data, true);
+  free(data.data);
+  kill_point("fork-committed");
+  clear_intent();
+}

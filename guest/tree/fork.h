@@ -1,0 +1,10 @@
+/* Makes a further worktree. The caller holds the lock of its name, and the store's as a sharer. */
+#ifndef COPPICE_TREE_FORK_H
+#define COPPICE_TREE_FORK_H
+
+#include "session.h"
+
+/* `base` is the id of what it shall hold; NULL: nothing. `mode` is that of its directory. */
+void fork_worktree(const char *name, const char *base, unsigned mode);
+
+#endif
