@@ -18,7 +18,7 @@ export class ImageService {
   readonly #store: ImageStore;
   readonly #state: State;
   readonly #journal: Journal;
-  readonly #onChanged: (() => void) | undefined;
+  readonly #listeners: (() => void)[] = [];
   /** By id and by name: an image never changes, so only its removal ends an entry. */
   readonly #known = new Map<string, ImageRef>();
   /** Images that a creation stands on right now, before its record does. */
@@ -26,12 +26,15 @@ export class ImageService {
   /** Removed, or just being so: whoever had found one on the disk before is not given it any more. */
   readonly #gone = new Set<string>();
 
-  /** `onChanged` hears of each image that comes or goes. */
-  constructor(store: ImageStore, state: State, journal: Journal, onChanged?: () => void) {
-    this.#onChanged = onChanged;
+  constructor(store: ImageStore, state: State, journal: Journal) {
     this.#store = store;
     this.#state = state;
     this.#journal = journal;
+  }
+
+  /** Told of each image that comes or goes. */
+  onChanged(listener: () => void): void {
+    this.#listeners.push(listener);
   }
 
   /** What is known without looking, for the warm pool. */
@@ -141,7 +144,7 @@ export class ImageService {
       if ((await this.#store.find(image.id)) !== undefined) this.#gone.delete(image.id);
       throw error;
     }
-    this.#onChanged?.();
+    for (const listener of this.#listeners) listener();
     this.#journal.commit((emit) => emit('image.removed', null, { image_id: image.id, name: image.name }));
   }
 
@@ -157,7 +160,7 @@ export class ImageService {
 
   #made(image: StoredImage): Image {
     this.#remember(image);
-    this.#onChanged?.();
+    for (const listener of this.#listeners) listener();
     this.#journal.commit((emit) => emit('image.made', null, { image_id: image.id, name: image.name }));
     return this.#view(image);
   }

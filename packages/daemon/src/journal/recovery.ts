@@ -1,18 +1,34 @@
-import type { Machine } from '@coppice/runtime';
+import type { Machine, Network } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
 import { type Intent, type MergeIntent, snapshotsOf } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
 import { type Lifecycle, pauseId } from '../sandboxes/lifecycle.ts';
-import type { Drivers } from '../sandboxes/machine-starter.ts';
+import type { Drivers, MachineStarter } from '../sandboxes/machine-starter.ts';
+import type { Machines } from '../sandboxes/machines.ts';
 import type { Pauser } from '../sandboxes/pauser.ts';
 import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import { identifyWorkspace } from '../sandboxes/workspace-check.ts';
 import type { RestoreService } from '../snapshots/restore-service.ts';
 import type { MergeService } from '../trees/merge-service.ts';
+import type { Journal } from './journal.ts';
+import type { KeyedLock } from './keyed-lock.ts';
+import type { LongWork } from './long-work.ts';
 import { allEndings } from './long-work.ts';
 
 export interface RecoveryParts {
-  readonly core: Core;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly network: Network;
+  readonly work: LongWork;
+  readonly log: Log;
   readonly drivers: Drivers;
   readonly lifecycle: Lifecycle;
   readonly creator: SandboxCreator;
@@ -26,7 +42,7 @@ export interface RecoveryParts {
   readonly endedBecause: string | undefined;
 }
 
-type FoundTrees = Awaited<ReturnType<Core['disks']['list']>>;
+type FoundTrees = Awaited<ReturnType<DiskStore['list']>>;
 
 /** These may have a machine that goes on; of every other intent the machine ends. */
 const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
@@ -46,11 +62,9 @@ async function allDone<T>(work: readonly Promise<T>[]): Promise<T[]> {
  */
 export class Recovery {
   readonly #parts: RecoveryParts;
-  readonly #core: Core;
 
   constructor(parts: RecoveryParts) {
     this.#parts = parts;
-    this.#core = parts.core;
   }
 
   get #endedBecause(): string {
@@ -63,7 +77,7 @@ export class Recovery {
    * `settled` when all is done but the merges, which take as long as what they bring: nobody else waits for these.
    */
   async begin(): Promise<{ readonly swept: Promise<void>; readonly settled: Promise<void> }> {
-    const { state, locks, machines, disks, log } = this.#core;
+    const { state, locks, machines, disks, log } = this.#parts;
     // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
     const found = await disks.list();
     this.#forgetPrograms(found);
@@ -116,7 +130,7 @@ export class Recovery {
           if (intent === undefined) await this.#keepRunning(record, machine, arrived);
           else await this.#settle(record, intent, machine, cleared, arrived);
         } catch (error) {
-          this.#core.log.error({ err: error, sandbox: record.id }, 'a sandbox could not be recovered');
+          this.#parts.log.error({ err: error, sandbox: record.id }, 'a sandbox could not be recovered');
           this.#parts.lifecycle.fail(record, `it could not be recovered: ${(error as Error).message}`);
         } finally {
           arrived();
@@ -133,7 +147,7 @@ export class Recovery {
 
   /** Those of sandboxes that an earlier version made, which did not note which directory it was. */
   #bindWorkspaces(): void {
-    const { sandboxes } = this.#core.state;
+    const { sandboxes } = this.#parts.state;
     for (const { id, workspace, workspaceIdentity } of sandboxes.all()) {
       if (workspace === null || workspaceIdentity !== null) continue;
       const identity = identifyWorkspace(workspace);
@@ -143,7 +157,7 @@ export class Recovery {
 
   /** Of all that is found, also what will be swept: that goes with the next start. */
   #forgetPrograms({ snapshots }: FoundTrees): void {
-    const { disks, log } = this.#core;
+    const { disks, log } = this.#parts;
     if (this.#parts.keepUnknown) return;
     const checkpoints = snapshots.map((id) => disks.memoryDir(id));
     try {
@@ -156,8 +170,8 @@ export class Recovery {
   }
 
   async #adopt(record: SandboxRecord): Promise<Machine | undefined> {
-    const machine = await this.#core.starter.adopt(record);
-    if (machine !== undefined) this.#core.machines.add(record.id, machine);
+    const machine = await this.#parts.starter.adopt(record);
+    if (machine !== undefined) this.#parts.machines.add(record.id, machine);
     return machine;
   }
 
@@ -172,7 +186,7 @@ export class Recovery {
     }
     arrived();
     // The daemon may have died between enforcing a policy and writing it down.
-    await this.#core.starter.applyPolicy(record, machine, record.address !== null);
+    await this.#parts.starter.applyPolicy(record, machine, record.address !== null);
   }
 
   async #settle(
@@ -182,21 +196,21 @@ export class Recovery {
     cleared: Promise<void>,
     arrived: () => void,
   ): Promise<void> {
-    const { journal, state, starter } = this.#core;
+    const { journal, state, starter } = this.#parts;
     const { lifecycle, creator, restorer, pauser } = this.#parts;
     const { id } = record;
     switch (intent.kind) {
       case 'create':
         await cleared;
-        await this.#core.network.release(id);
-        await this.#core.disks.removeDisk(id);
+        await this.#parts.network.release(id);
+        await this.#parts.disks.removeDisk(id);
         creator.forget(record);
         return;
       case 'start':
       case 'resume':
         if (machine !== undefined) {
           const address = await starter.applyPolicy(record, machine, true);
-          this.#core.machines.take(id);
+          this.#parts.machines.take(id);
           lifecycle.started(
             record,
             machine,
@@ -221,13 +235,13 @@ export class Recovery {
         return;
       case 'snapshot':
         arrived();
-        await this.#core.disks.removeSnapshot(intent.snapshotId);
+        await this.#parts.disks.removeSnapshot(intent.snapshotId);
         if (record.state === 'running' && machine === undefined) lifecycle.fail(record, this.#endedBecause);
         else journal.finish(id, () => {});
         return;
       case 'restore': {
         await cleared;
-        await restorer.finish(record, this.#core.finder.snapshot(intent.snapshotId), intent);
+        await restorer.finish(record, this.#parts.finder.snapshot(intent.snapshotId), intent);
         return;
       }
       case 'pause':
@@ -250,7 +264,7 @@ export class Recovery {
   /** Somebody may want the sandbox stopped or gone before its merge is settled. */
   async #settleMerge(record: SandboxRecord, intent: MergeIntent): Promise<void> {
     const { lifecycle, merger } = this.#parts;
-    const { journal, work, log, starter } = this.#core;
+    const { journal, work, log, starter } = this.#parts;
     await work.run({ sandboxId: record.id, endsFor: allEndings }, async (signal) => {
       let machine: Machine | undefined;
       try {
@@ -267,7 +281,7 @@ export class Recovery {
   }
 
   async #hasPauseMemory(id: string): Promise<boolean> {
-    return (await this.#core.disks.list()).snapshots.includes(pauseId(id));
+    return (await this.#parts.disks.list()).snapshots.includes(pauseId(id));
   }
 
   async #sweep(
@@ -276,7 +290,7 @@ export class Recovery {
     known: ReadonlySet<string>,
     needed: ReadonlySet<string>,
   ): Promise<void> {
-    const { network, log, journal } = this.#core;
+    const { network, log, journal } = this.#parts;
     if (this.#parts.keepUnknown) return;
     await journal.hold('recovery.sweeping');
     const drivers = Object.values(this.#parts.drivers);
@@ -291,7 +305,7 @@ export class Recovery {
     known: ReadonlySet<string>,
     needed: ReadonlySet<string>,
   ): Promise<void> {
-    const { disks, state } = this.#core;
+    const { disks, state } = this.#parts;
     await allDone([
       ...found.disks.filter((id) => !known.has(id)).map((id) => disks.removeDisk(id)),
       ...found.snapshots

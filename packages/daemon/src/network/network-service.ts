@@ -1,18 +1,32 @@
 import type { NetworkPolicyBody, networkPatchSchema, Sandbox } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { Core } from '../sandboxes/core.ts';
+import type { State } from '../db/state.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { MachineStarter } from '../sandboxes/machine-starter.ts';
+import type { Machines } from '../sandboxes/machines.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import { sandboxView } from '../sandboxes/views.ts';
 
-export class NetworkService {
-  readonly #core: Core;
+export interface NetworkServiceParts {
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+}
 
-  constructor(core: Core) {
-    this.#core = core;
+export class NetworkService {
+  readonly #parts: NetworkServiceParts;
+
+  constructor(parts: NetworkServiceParts) {
+    this.#parts = parts;
   }
 
   /** Enforced before it is written down: after a crash between the two, recovery applies what is written. */
   async patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox> {
-    const { finder, locks, machines, starter, journal, state } = this.#core;
+    const { finder, locks, machines, starter, journal, state } = this.#parts;
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const before = finder.get(id);

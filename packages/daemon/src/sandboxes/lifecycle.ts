@@ -1,37 +1,66 @@
 import { CoppiceError, type Sandbox } from '@coppice/protocol';
-import type { Machine } from '@coppice/runtime';
+import type { Machine, Network } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
 import type { MergeIntent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
-import type { Emit } from '../journal/journal.ts';
-import type { Ending } from '../journal/long-work.ts';
-import type { Core } from './core.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
+import type { Emit, Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { Ending, LongWork } from '../journal/long-work.ts';
+import type { TokenService } from '../tokens/token-service.ts';
+import type { Activity } from './activity.ts';
+import type { MachineStarter } from './machine-starter.ts';
+import type { Machines } from './machines.ts';
 import { assertMemory } from './sandbox-creator.ts';
+import type { SandboxFinder } from './sandbox-finder.ts';
 import { sandboxView } from './views.ts';
 
 export interface LifecycleParts {
-  readonly core: Core;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly network: Network;
+  readonly activity: Activity;
+  readonly tokens: TokenService;
+  readonly work: LongWork;
+  readonly now: () => number;
+  readonly log: Log;
+  /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
+  readonly swept: Promise<void>;
   readonly totalMemoryMb: number | null;
   /** Takes back a merge that was given up, on the disk of a sandbox whose machine has ended. */
   readonly undoMerge: (record: SandboxRecord, intent: MergeIntent) => Promise<void>;
-  /** Closes what listens for a sandbox that goes. */
-  readonly closeForwards: (sandboxId: string) => Promise<void>;
   /** Told when a sandbox is gone that had grown from a snapshot. */
   readonly onDestroyed: (record: SandboxRecord) => Promise<void>;
 }
 
 /** Starting, stopping and destroying, and what happens when a machine ends by itself. */
 export class Lifecycle {
-  readonly #core: Core;
   readonly #parts: LifecycleParts;
+  readonly #beforeDestroy: ((sandboxId: string) => Promise<void>)[] = [];
 
   constructor(parts: LifecycleParts) {
-    this.#core = parts.core;
     this.#parts = parts;
+    parts.machines.onLost((id, machine) =>
+      this.#lost(id, machine).catch((error: unknown) =>
+        parts.log.error({ err: error, sandbox: id }, 'the end of a sandbox was lost'),
+      ),
+    );
+  }
+
+  /** Done first when a sandbox is destroyed, while it still runs. */
+  beforeDestroy(work: (sandboxId: string) => Promise<void>): void {
+    this.#beforeDestroy.push(work);
   }
 
   async start(ref: string): Promise<Sandbox> {
-    const { finder, locks, journal, starter } = this.#core;
-    await this.#core.swept;
+    const { finder, locks, journal, starter } = this.#parts;
+    await this.#parts.swept;
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const record = finder.get(id);
@@ -47,7 +76,7 @@ export class Lifecycle {
         this.started(record, machine, address, 'sandbox.started');
         journal.step('start.committed');
       } catch (error) {
-        if (this.#core.machines.get(id) === undefined) journal.finish(id, () => {});
+        if (this.#parts.machines.get(id) === undefined) journal.finish(id, () => {});
         throw error;
       }
       return this.#view(id);
@@ -56,7 +85,7 @@ export class Lifecycle {
 
   /** A sandbox that does not run yet is to run: asked just before that is written down, so that two cannot both fit. */
   assertRoom({ memoryMb }: SandboxRecord): void {
-    assertMemory(this.#core.state.sandboxes.sums().memoryMb, memoryMb, this.#parts.totalMemoryMb);
+    assertMemory(this.#parts.state.sandboxes.sums().memoryMb, memoryMb, this.#parts.totalMemoryMb);
   }
 
   /** The machine runs: says so in the database, and holds it. */
@@ -68,7 +97,7 @@ export class Lifecycle {
     also: Partial<Omit<SandboxRecord, 'id'>> = {},
     data: Readonly<Record<string, unknown>> = {},
   ): void {
-    const { journal, state, machines, activity, now } = this.#core;
+    const { journal, state, machines, activity, now } = this.#parts;
     const startedAtMs = now();
     journal.finish(record.id, (emit) => {
       const changes = { state: 'running', failure: null, pauseKeep: null, address, startedAtMs } as const;
@@ -80,7 +109,7 @@ export class Lifecycle {
   }
 
   async stop(ref: string, graceS: number): Promise<Sandbox> {
-    const { finder, journal, state } = this.#core;
+    const { finder, journal, state } = this.#parts;
     const { id } = finder.get(ref);
     return this.#next(id, 'stop', async () => {
       const record = finder.get(id);
@@ -104,31 +133,31 @@ export class Lifecycle {
 
   /** Comes right after what has to leave for it, as that may leave something that nobody else may see. */
   #next<T>(id: string, ending: Ending, work: () => Promise<T>): Promise<T> {
-    const { locks, work: longWork } = this.#core;
+    const { locks, work: longWork } = this.#parts;
     return longWork.end(id, ending) ? locks.urgent(id, work) : locks.exclusive(id, work);
   }
 
   /** One that had to be given up: without the machine, which might never answer, its files can be put back. */
   async #endMerge(record: SandboxRecord, graceMs: number): Promise<void> {
-    const intent = this.#core.state.intents.of(record.id);
+    const intent = this.#parts.state.intents.of(record.id);
     if (intent?.kind !== 'merge') return;
     await this.endMachine(record, graceMs);
     await this.#parts.undoMerge(record, intent);
   }
 
   async destroy(ref: string): Promise<void> {
-    const { finder } = this.#core;
+    const { finder } = this.#parts;
     const { id } = finder.get(ref);
     await this.#next(id, 'destroy', () => this.destroyLocked(finder.get(id)));
   }
 
   /** Also recovery's way to finish what a dead daemon began, so every step may have happened already. */
   async destroyLocked(record: SandboxRecord): Promise<void> {
-    const { journal, state, disks, tokens, activity, network } = this.#core;
+    const { journal, state, disks, tokens, activity, network } = this.#parts;
     const { id } = record;
     journal.begin(id, { kind: 'destroy' }, () => state.sandboxes.update(id, { state: 'destroying' }));
     journal.step('destroy.recorded');
-    await this.#parts.closeForwards(id);
+    for (const work of this.#beforeDestroy) await work(id);
     await this.endMachine(record, 0);
     journal.step('destroy.machine-stopped');
     await network.release(id);
@@ -150,7 +179,7 @@ export class Lifecycle {
 
   /** Ends the machine if there is one, and takes its link away; the address stays the sandbox's own. */
   async endMachine({ id, state, driver }: SandboxRecord, graceMs: number): Promise<void> {
-    const { machines, starter } = this.#core;
+    const { machines, starter } = this.#parts;
     const machine = machines.take(id);
     if (machine !== undefined) await machine.stop(graceMs);
     // Of one that failed something may still run that could not be reached.
@@ -159,12 +188,12 @@ export class Lifecycle {
 
   /** What a pause had kept. */
   async dropPause(id: string): Promise<void> {
-    await this.#core.disks.removeSnapshot(pauseId(id));
+    await this.#parts.disks.removeSnapshot(pauseId(id));
   }
 
   /** A machine ended that nobody had asked to. Whoever holds the lock may just be ending it: then there is nothing to tell. */
-  async lost(id: string, machine: Machine): Promise<void> {
-    const { locks, machines, state, log } = this.#core;
+  async #lost(id: string, machine: Machine): Promise<void> {
+    const { locks, machines, state, log } = this.#parts;
     await locks.exclusive(id, async () => {
       if (machines.get(id) !== machine) return;
       machines.take(id);
@@ -181,12 +210,12 @@ export class Lifecycle {
   }
 
   fail(record: SandboxRecord, failure: string): void {
-    this.#core.journal.finish(record.id, this.failing(record, failure));
+    this.#parts.journal.finish(record.id, this.failing(record, failure));
   }
 
   /** For a transaction that is about more. */
   failing(record: SandboxRecord, failure: string): (emit: Emit) => void {
-    const { state } = this.#core;
+    const { state } = this.#parts;
     return (emit) => {
       state.sandboxes.update(record.id, { state: 'failed', failure, startedAtMs: null });
       emit('sandbox.failed', record.id, { name: record.name, reason: failure });
@@ -194,7 +223,7 @@ export class Lifecycle {
   }
 
   #view(id: string): Sandbox {
-    const { finder, state } = this.#core;
+    const { finder, state } = this.#parts;
     return sandboxView(finder.get(id), state.forwards.ofSandbox(id));
   }
 }

@@ -5,13 +5,13 @@ export class Machines {
   readonly #live = new Map<string, Machine>();
   /** Found running by recovery, not yet in hand again. */
   readonly #arriving = new Map<string, Promise<void>>();
-  readonly #onLost: (sandboxId: string, machine: Machine) => Promise<void>;
+  #lost: ((sandboxId: string, machine: Machine) => Promise<void>) | undefined;
   readonly #losses = new Set<Promise<void>>();
   #closed = false;
 
-  /** `onLost` hears of a machine that ended while nobody had asked it to. */
-  constructor(onLost: (sandboxId: string, machine: Machine) => Promise<void>) {
-    this.#onLost = onLost;
+  /** Told of each machine that ended while nobody had asked it to. One listener, set before the first machine is added. */
+  onLost(listener: (sandboxId: string, machine: Machine) => Promise<void>): void {
+    this.#lost = listener;
   }
 
   get(sandboxId: string): Machine | undefined {
@@ -26,7 +26,8 @@ export class Machines {
     this.#live.set(sandboxId, machine);
     const ended = () => {
       if (this.#closed || this.#live.get(sandboxId) !== machine) return;
-      const loss = this.#onLost(sandboxId, machine).finally(() => this.#losses.delete(loss));
+      if (this.#lost === undefined) throw new Error('nobody listens for machines that end');
+      const loss = this.#lost(sandboxId, machine).finally(() => this.#losses.delete(loss));
       this.#losses.add(loss);
     };
     // It rejects where cleaning up failed: the machine is gone all the same.

@@ -1,27 +1,47 @@
 import type { Sandbox } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
-import { assertKeepsMemory } from '../snapshots/memory/memory-refusal.ts';
-import type { Core } from './core.ts';
+import type { State } from '../db/state.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
 import { type Lifecycle, pauseId, wrongState } from './lifecycle.ts';
+import type { MachineStarter } from './machine-starter.ts';
 import { diskBytes } from './machine-starter.ts';
+import type { Machines } from './machines.ts';
+import type { SandboxFinder } from './sandbox-finder.ts';
 import { sandboxView } from './views.ts';
+
+export interface PauserParts {
+  readonly memory: MemoryPolicy;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
+  readonly swept: Promise<void>;
+  readonly lifecycle: Lifecycle;
+}
 
 /**
  * Memory to disk and back. A pause keeps a snapshot of the disk from the same instant as the memory until the sandbox runs
  * again, so that a resume that is cut short can be begun anew.
  */
 export class Pauser {
-  readonly #core: Core;
+  readonly #parts: PauserParts;
   readonly #lifecycle: Lifecycle;
 
-  constructor(core: Core, lifecycle: Lifecycle) {
-    this.#core = core;
-    this.#lifecycle = lifecycle;
+  constructor(parts: PauserParts) {
+    this.#parts = parts;
+    this.#lifecycle = parts.lifecycle;
   }
 
   async pause(ref: string, keep: 'memory' | 'disk'): Promise<Sandbox> {
-    const { finder, locks, machines } = this.#core;
+    const { finder, locks, machines } = this.#parts;
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const record = finder.get(id);
@@ -34,13 +54,12 @@ export class Pauser {
   }
 
   async pauseLocked(record: SandboxRecord, machine: Machine, keep: 'memory' | 'disk'): Promise<void> {
-    const { journal, disks } = this.#core;
+    const { journal, disks } = this.#parts;
     const { id } = record;
     // What an earlier pause left has the same name, and would be swept together with what this one keeps.
-    await this.#core.swept;
+    await this.#parts.swept;
     if (keep === 'memory') {
-      await assertKeepsMemory(
-        this.#core.starter,
+      await this.#parts.memory.assertKeeps(
         record,
         'Pause it with keep: disk (`coppice pause --disk-only`), which ends its processes, or use the driver gvisor.',
       );
@@ -69,7 +88,7 @@ export class Pauser {
 
   /** Also recovery's way, once all that must be kept is kept. */
   async finishPause(record: SandboxRecord, keep: 'memory' | 'disk'): Promise<void> {
-    const { journal, state, disks } = this.#core;
+    const { journal, state, disks } = this.#parts;
     const { id } = record;
     await this.#lifecycle.endMachine(record, keep === 'disk' ? 5000 : 0);
     // What ran on between the checkpoint and the end is taken back: disk and memory are of one instant.
@@ -83,8 +102,8 @@ export class Pauser {
   }
 
   async resume(ref: string): Promise<Sandbox> {
-    const { finder, locks } = this.#core;
-    await this.#core.swept;
+    const { finder, locks } = this.#parts;
+    await this.#parts.swept;
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const record = finder.get(id);
@@ -97,7 +116,7 @@ export class Pauser {
   }
 
   async #resumeLocked(record: SandboxRecord): Promise<void> {
-    const { journal, starter, disks } = this.#core;
+    const { journal, starter, disks } = this.#parts;
     const { id } = record;
     const memoryDir = record.pauseKeep === 'memory' ? disks.memoryDir(pauseId(id)) : undefined;
     journal.begin(id, { kind: 'resume' });
@@ -116,14 +135,14 @@ export class Pauser {
 
   /** Back to paused as it was: what a half-started machine wrote is gone. */
   async rewind(record: SandboxRecord): Promise<void> {
-    const { journal, disks } = this.#core;
+    const { journal, disks } = this.#parts;
     if (record.pauseKeep === 'memory')
       await disks.replaceDisk(record.id, pauseId(record.id), diskBytes(record));
     journal.finish(record.id, () => {});
   }
 
   #view(id: string): Sandbox {
-    const { finder, state } = this.#core;
+    const { finder, state } = this.#parts;
     return sandboxView(finder.get(id), state.forwards.ofSandbox(id));
   }
 }

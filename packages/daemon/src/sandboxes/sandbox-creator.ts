@@ -1,13 +1,22 @@
 import { randomBytes } from 'node:crypto';
+import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type CreatedSandbox, environmentSchema } from '@coppice/protocol';
-import type { Machine } from '@coppice/runtime';
+import type { Machine, Network } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { State } from '../db/state.ts';
 import type { TokenRecord } from '../db/token-table.ts';
+import type { Log } from '../host/log.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
 import { UndoStack } from '../journal/undo-stack.ts';
-import type { Core } from './core.ts';
+import type { TokenService } from '../tokens/token-service.ts';
+import type { Activity } from './activity.ts';
+import type { MachineStarter } from './machine-starter.ts';
 import { diskBytes } from './machine-starter.ts';
+import type { Machines } from './machines.ts';
 import { assertNameFree } from './sandbox-names.ts';
 import type { SandboxPlan } from './sandbox-plan.ts';
 import { sandboxView } from './views.ts';
@@ -20,16 +29,35 @@ export interface Growth {
   readonly memory: boolean;
 }
 
+export interface SandboxCreatorParts {
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly network: Network;
+  readonly activity: Activity;
+  readonly tokens: TokenService;
+  readonly ids: IdSource;
+  readonly now: () => number;
+  readonly log: Log;
+  /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
+  readonly swept: Promise<void>;
+  readonly limits: Config['limits'];
+  readonly pool: WarmPool;
+}
+
 /** Makes sandboxes: from the image, from a snapshot, or out of the warm pool. All of it, or nothing is left. */
 export class SandboxCreator {
-  readonly #core: Core;
+  readonly #parts: SandboxCreatorParts;
   readonly #limits: Config['limits'];
   readonly #pool: WarmPool;
 
-  constructor(core: Core, limits: Config['limits'], pool: WarmPool) {
-    this.#core = core;
-    this.#limits = limits;
-    this.#pool = pool;
+  constructor(parts: SandboxCreatorParts) {
+    this.#parts = parts;
+    this.#limits = parts.limits;
+    this.#pool = parts.pool;
   }
 
   /** A name that costs nothing: a machine that is ready has it already. */
@@ -41,12 +69,12 @@ export class SandboxCreator {
   async create(plan: SandboxPlan, growth?: Growth): Promise<CreatedSandbox> {
     const beganMs = performance.now();
     assertEnvironment(plan.env);
-    await this.#core.swept;
+    await this.#parts.swept;
     this.#admit(plan);
     const warm = growth === undefined ? this.#pool.take(plan) : undefined;
     if (warm !== undefined) return this.#assign(plan, warm, beganMs);
-    const id = this.#core.ids.next('sandbox');
-    return this.#core.locks.exclusive(id, () => this.#make(id, plan, growth, beganMs));
+    const id = this.#parts.ids.next('sandbox');
+    return this.#parts.locks.exclusive(id, () => this.#make(id, plan, growth, beganMs));
   }
 
   async #make(
@@ -55,7 +83,7 @@ export class SandboxCreator {
     growth: Growth | undefined,
     beganMs: number,
   ): Promise<CreatedSandbox> {
-    const { journal, disks, starter, state, tokens, log } = this.#core;
+    const { journal, disks, starter, state, tokens, log } = this.#parts;
     const draft = this.#record(id, plan, 'creating');
     const token = tokens.make(`sandbox-${id}`, `sandbox:${id}`);
     const undo = new UndoStack();
@@ -83,7 +111,7 @@ export class SandboxCreator {
       });
       undo.push(`machine of ${id}`, async () => {
         await machine.stop(0);
-        await this.#core.network.release(id);
+        await this.#parts.network.release(id);
       });
       journal.step('create.network-applied');
       if (growth?.memory) await this.#announce(draft, machine);
@@ -100,7 +128,7 @@ export class SandboxCreator {
    */
   async #assign(plan: SandboxPlan, warm: WarmMachine, beganMs: number): Promise<CreatedSandbox> {
     const { id, machine } = warm;
-    const { starter, tokens, state } = this.#core;
+    const { starter, tokens, state } = this.#parts;
     const draft = this.#record(id, plan, 'running');
     try {
       const [address] = await Promise.all([
@@ -126,7 +154,7 @@ export class SandboxCreator {
     token: { record: TokenRecord; secret: string },
     { beganMs, insert }: { beganMs: number; insert?: () => void },
   ): CreatedSandbox {
-    const { journal, state, machines, activity, tokens, now } = this.#core;
+    const { journal, state, machines, activity, tokens, now } = this.#parts;
     const startedAtMs = now();
     const record: SandboxRecord = { ...draft, state: 'running', startedAtMs, activeAtMs: startedAtMs };
     const fromPool = insert !== undefined;
@@ -153,7 +181,7 @@ export class SandboxCreator {
 
   /** Takes back the record of a sandbox that did not come to be. */
   forget(record: SandboxRecord): void {
-    const { journal, state } = this.#core;
+    const { journal, state } = this.#parts;
     journal.finish(record.id, (emit) => {
       state.tokens.deleteScope(`sandbox:${record.id}`);
       state.sandboxes.delete(record.id);
@@ -171,7 +199,7 @@ export class SandboxCreator {
   }
 
   #record(id: string, plan: SandboxPlan, state: SandboxRecord['state']): SandboxRecord {
-    const nowMs = this.#core.now();
+    const nowMs = this.#parts.now();
     return {
       ...plan,
       id,
@@ -188,7 +216,7 @@ export class SandboxCreator {
 
   #admit(plan: SandboxPlan): void {
     const { max_sandboxes: maximum, total_memory_mb: totalMemoryMb } = this.#limits;
-    const { count, memoryMb } = this.#core.state.sandboxes.sums();
+    const { count, memoryMb } = this.#parts.state.sandboxes.sums();
     if (count >= maximum) {
       throw new CoppiceError('limit_reached', `there are ${count} sandboxes, and the limit is ${maximum}`, {
         hint: 'Destroy some, or raise limits.max_sandboxes in config.json.',
@@ -196,7 +224,7 @@ export class SandboxCreator {
       });
     }
     assertMemory(memoryMb, plan.memoryMb, totalMemoryMb);
-    assertNameFree(this.#core.state, plan.name);
+    assertNameFree(this.#parts.state, plan.name);
   }
 }
 

@@ -3,31 +3,45 @@ import {
   type CreatedSandbox,
   type CreateSandbox,
   type listSandboxesQuery,
-  networkPolicySchema,
   type Sandbox,
   type SandboxDetail,
   type updateSandboxSchema,
 } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
-import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { State } from '../db/state.ts';
 import type { ImageRef, ImageService } from '../images/image-service.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { CallOptions } from '../services.ts';
+import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
 import type { SnapshotAllowance } from '../snapshots/snapshot-allowance.ts';
-import type { Core } from './core.ts';
+import type { Activity } from './activity.ts';
+import type { MachineStarter } from './machine-starter.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
+import type { Machines } from './machines.ts';
 import { assertEnvironment, assertMemory, type SandboxCreator } from './sandbox-creator.ts';
-import { hostnameOf, type SandboxNames } from './sandbox-names.ts';
-import type { SandboxPlan } from './sandbox-plan.ts';
+import type { SandboxFinder } from './sandbox-finder.ts';
+import type { SandboxNames } from './sandbox-names.ts';
+import type { NamedInput, SandboxPlan, SandboxPlanner } from './sandbox-plan.ts';
+import { shapeFrom, shapeView } from './shape.ts';
 import { sandboxView } from './views.ts';
 import { checkWorkspace } from './workspace-check.ts';
 
-type NamedInput = CreateSandbox & { readonly name: string; readonly workspaceIdentity?: string };
-
 export interface SandboxServiceParts {
-  readonly core: Core;
+  readonly memory: MemoryPolicy;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly activity: Activity;
   readonly config: Config;
+  readonly planner: SandboxPlanner;
   readonly images: ImageService;
   readonly creator: SandboxCreator;
   readonly names: SandboxNames;
@@ -38,7 +52,7 @@ export interface SandboxServiceParts {
 
 /** Creating, finding, inspecting and changing sandboxes; lifecycle.ts starts and ends them. */
 export class SandboxService {
-  readonly #core: Core;
+  readonly #parts: SandboxServiceParts;
   readonly #config: Config;
   readonly #images: ImageService;
   readonly #creator: SandboxCreator;
@@ -47,7 +61,7 @@ export class SandboxService {
   readonly #home: string;
 
   constructor(parts: SandboxServiceParts) {
-    this.#core = parts.core;
+    this.#parts = parts;
     this.#config = parts.config;
     this.#images = parts.images;
     this.#creator = parts.creator;
@@ -57,15 +71,15 @@ export class SandboxService {
   }
 
   find(ref: string): string | undefined {
-    return this.#core.finder.find(ref)?.id;
+    return this.#parts.finder.find(ref)?.id;
   }
 
   peek(ref: string): Sandbox {
-    return this.view(this.#core.finder.get(ref));
+    return this.view(this.#parts.finder.get(ref));
   }
 
   environment(ref: string): Readonly<Record<string, string>> {
-    return this.#core.finder.get(ref).env;
+    return this.#parts.finder.get(ref).env;
   }
 
   async create(input: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
@@ -94,7 +108,7 @@ export class SandboxService {
   async list(query: z.output<typeof listSandboxesQuery>): Promise<Sandbox[]> {
     const labels = (query.label ?? '').split(',').filter((text) => text !== '');
     const parent = query.parent === undefined ? undefined : this.#parentIds(query.parent);
-    return this.#core.state.sandboxes
+    return this.#parts.state.sandboxes
       .all()
       .filter(
         (record) =>
@@ -109,22 +123,22 @@ export class SandboxService {
   }
 
   async get(ref: string): Promise<SandboxDetail> {
-    const record = this.#core.finder.get(ref);
-    const arrival = this.#core.machines.arrival(record.id);
+    const record = this.#parts.finder.get(ref);
+    const arrival = this.#parts.machines.arrival(record.id);
     if (arrival !== undefined) await arrival;
     const [usage, snapshots] = await Promise.all([this.#usage(record.id), this.#snapshots(record)]);
-    return { ...this.view(this.#core.finder.get(record.id)), usage, snapshots };
+    return { ...this.view(this.#parts.finder.get(record.id)), usage, snapshots };
   }
 
   async update(ref: string, input: z.output<typeof updateSandboxSchema>): Promise<Sandbox> {
-    const core = this.#core;
+    const core = this.#parts;
     const { id } = core.finder.get(ref);
     return core.locks.exclusive(id, async () => {
       const before = core.finder.get(id);
       if (input.name !== undefined && input.name !== before.name) this.#names.assertFree(input.name);
       const changes = changesOf(before, input);
       const after = { ...before, ...changes };
-      await this.#checkIdle(after);
+      await this.#parts.memory.assertIdles(after);
       this.#checkLimits(before, after);
       const machine = core.machines.get(id);
       if (after.diskMb !== before.diskMb) await core.disks.resizeDisk(id, diskBytes(after));
@@ -140,46 +154,17 @@ export class SandboxService {
   }
 
   view(record: SandboxRecord): Sandbox {
-    return sandboxView(record, this.#core.state.forwards.ofSandbox(record.id));
-  }
-
-  /** What the input asks for, and defaults where it says nothing. */
-  plan(input: NamedInput, image: ImageRef): SandboxPlan {
-    const { defaults, default_driver: defaultDriver } = this.#config;
-    const plan: SandboxPlan = {
-      name: input.name,
-      hostname: hostnameOf(input.name),
-      imageId: image.id,
-      imageName: image.name,
-      driver: input.driver ?? defaultDriver,
-      cpus: input.cpus ?? defaults.cpus,
-      memoryMb: input.memory_mb ?? defaults.memory_mb,
-      diskMb: input.disk_mb ?? defaults.disk_mb,
-      pids: input.pids ?? defaults.pids,
-      env: input.env ?? {},
-      labels: input.labels ?? {},
-      network: input.network ?? networkPolicySchema.parse({}),
-      idleTimeoutS: input.idle_timeout_s === undefined ? defaults.idle_timeout_s : input.idle_timeout_s,
-      idleAction: input.idle_action ?? defaults.idle_action,
-      maxLifetimeS: input.max_lifetime_s ?? null,
-      workspace: input.workspace ?? null,
-      workspaceIdentity: input.workspaceIdentity ?? null,
-      parentSnapshotId: null,
-      parentSandboxId: null,
-      baseSnapshotId: null,
-    };
-    this.#core.starter.driver(plan.driver);
-    return plan;
+    return sandboxView(record, this.#parts.state.forwards.ofSandbox(record.id));
   }
 
   async #checkedPlan(input: NamedInput, image: ImageRef): Promise<SandboxPlan> {
-    const plan = this.plan(input, image);
-    await this.#checkIdle(plan);
+    const plan = this.#parts.planner.plan(input, image);
+    await this.#parts.memory.assertIdles(plan);
     return plan;
   }
 
   async #createFrom(input: NamedInput, from: string): Promise<CreatedSandbox> {
-    const { finder, locks } = this.#core;
+    const { finder, locks } = this.#parts;
     const { id } = finder.snapshot(from);
     return locks.shared(id, async () => {
       const snapshot = finder.snapshot(id);
@@ -191,23 +176,15 @@ export class SandboxService {
             hint: 'Leave the image out: it comes with the snapshot.',
           },
         );
-      const memory = this.#memoryFits(input, snapshot);
+      const memory = this.#parts.memory.goesAlong(snapshot, input.driver);
       const { shape } = snapshot;
       const image = { id: snapshot.imageId, name: snapshot.imageName };
       const plan = await this.#checkedPlan(
         {
           ...input,
           driver: input.driver ?? snapshot.driver,
-          cpus: input.cpus ?? shape.cpus,
-          memory_mb: input.memory_mb ?? shape.memoryMb,
-          disk_mb: input.disk_mb ?? shape.diskMb,
-          pids: input.pids ?? shape.pids,
+          ...shapeView(shapeFrom(input, shape)),
           env: { ...shape.env, ...input.env },
-          labels: input.labels ?? { ...shape.labels },
-          network: input.network ?? shape.network,
-          idle_timeout_s: input.idle_timeout_s === undefined ? shape.idleTimeoutS : input.idle_timeout_s,
-          idle_action: input.idle_action ?? shape.idleAction,
-          max_lifetime_s: input.max_lifetime_s === undefined ? shape.maxLifetimeS : input.max_lifetime_s,
         },
         image,
       );
@@ -216,41 +193,19 @@ export class SandboxService {
     });
   }
 
-  #memoryFits(input: CreateSandbox, snapshot: SnapshotRecord): boolean {
-    if (snapshot.memoryBytes === null) return false;
-    if (input.driver === undefined || input.driver === snapshot.driver) return true;
-    throw new CoppiceError(
-      'unsupported',
-      `the checkpoint ${snapshot.name} was made by the driver ${snapshot.driver}; ${input.driver} cannot go on with its memory`,
-      { hint: 'Leave the driver out.' },
-    );
-  }
-
-  /** An idle timeout pauses and never kills, unless its owner said `stop` by name. */
-  async #checkIdle(plan: Pick<SandboxRecord, 'driver' | 'idleTimeoutS' | 'idleAction'>): Promise<void> {
-    if (plan.idleTimeoutS === null || plan.idleAction === 'stop') return;
-    const refusal = await this.#core.starter.driver(plan.driver).memoryRefusal();
-    if (refusal === undefined) return;
-    throw new CoppiceError(
-      'unsupported',
-      `an idle sandbox of the driver ${plan.driver} cannot be paused: its memory cannot be kept here: ${refusal}`,
-      { hint: 'Use the driver gvisor, or idle_action stop, which ends its processes and keeps the disk.' },
-    );
-  }
-
   /** What creation would refuse too. */
   #checkLimits(before: SandboxRecord, after: SandboxRecord): void {
     assertEnvironment(after.env);
     const addedMb = after.memoryMb - before.memoryMb;
     if (before.state === 'running' && addedMb > 0)
-      assertMemory(this.#core.state.sandboxes.sums().memoryMb, addedMb, this.#config.limits.total_memory_mb);
+      assertMemory(this.#parts.state.sandboxes.sums().memoryMb, addedMb, this.#config.limits.total_memory_mb);
   }
 
   async #usage(id: string): Promise<SandboxDetail['usage']> {
-    const machine = this.#core.machines.get(id);
+    const machine = this.#parts.machines.get(id);
     const [running, disk] = await Promise.all([
       machine?.usage().catch(() => undefined),
-      this.#core.disks.diskUsage(id).catch(() => undefined),
+      this.#parts.disks.diskUsage(id).catch(() => undefined),
     ]);
     if (disk === undefined) return null;
     return {
@@ -269,8 +224,8 @@ export class SandboxService {
   }
 
   #parentIds(ref: string): Set<string> {
-    const snapshot = this.#core.finder.findSnapshot(ref);
-    return new Set([snapshot?.id ?? this.#core.finder.find(ref)?.id ?? ref]);
+    const snapshot = this.#parts.finder.findSnapshot(ref);
+    return new Set([snapshot?.id ?? this.#parts.finder.find(ref)?.id ?? ref]);
   }
 }
 
@@ -294,16 +249,8 @@ function changesOf(
     else env[name] = value;
   }
   return {
+    ...shapeFrom({ ...input, env }, record),
     name: input.name ?? record.name,
-    labels: input.labels ?? record.labels,
-    env,
-    cpus: input.cpus ?? record.cpus,
-    memoryMb: input.memory_mb ?? record.memoryMb,
-    diskMb: input.disk_mb ?? record.diskMb,
-    pids: input.pids ?? record.pids,
-    idleTimeoutS: input.idle_timeout_s === undefined ? record.idleTimeoutS : input.idle_timeout_s,
-    idleAction: input.idle_action ?? record.idleAction,
-    maxLifetimeS: input.max_lifetime_s === undefined ? record.maxLifetimeS : input.max_lifetime_s,
     lifetimeWarned: input.max_lifetime_s === undefined ? record.lifetimeWarned : false,
   };
 }

@@ -3,6 +3,7 @@ import type { ForwardRecord } from '../db/forward-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { TokenRecord } from '../db/token-table.ts';
+import { shapeView } from './shape.ts';
 
 const iso = (ms: number): string => new Date(ms).toISOString();
 const isoOrNull = (ms: number | null): string | null => (ms === null ? null : iso(ms));
@@ -13,34 +14,31 @@ export const forwardView = (forward: ForwardRecord): PortForward => ({
   url: `http://127.0.0.1:${forward.hostPort}`,
 });
 
-export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRecord[]): Sandbox => ({
-  id: record.id,
-  name: record.name,
-  state: record.state,
-  failure: record.failure,
-  image: record.imageName,
-  driver: record.driver,
-  cpus: record.cpus,
-  memory_mb: record.memoryMb,
-  disk_mb: record.diskMb,
-  pids: record.pids,
-  env_names: Object.keys(record.env).sort(),
-  labels: { ...record.labels },
-  network: record.network,
-  address: record.address,
-  hostname: record.hostname,
-  forwards: forwards.map(forwardView),
-  idle_timeout_s: record.idleTimeoutS,
-  idle_action: record.idleAction,
-  max_lifetime_s: record.maxLifetimeS,
-  workspace: record.workspace,
-  parent:
-    record.parentSnapshotId === null
-      ? null
-      : { snapshot_id: record.parentSnapshotId, sandbox_id: record.parentSandboxId },
-  created_at: iso(record.createdAtMs),
-  started_at: isoOrNull(record.startedAtMs),
-});
+export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRecord[]): Sandbox => {
+  // Values of variables never leave; their names do.
+  const { env, ...shape } = shapeView(record);
+  return {
+    ...shape,
+    labels: { ...shape.labels },
+    id: record.id,
+    name: record.name,
+    state: record.state,
+    failure: record.failure,
+    image: record.imageName,
+    driver: record.driver,
+    env_names: Object.keys(env).sort(),
+    address: record.address,
+    hostname: record.hostname,
+    forwards: forwards.map(forwardView),
+    workspace: record.workspace,
+    parent:
+      record.parentSnapshotId === null
+        ? null
+        : { snapshot_id: record.parentSnapshotId, sandbox_id: record.parentSandboxId },
+    created_at: iso(record.createdAtMs),
+    started_at: isoOrNull(record.startedAtMs),
+  };
+};
 
 export const snapshotView = (record: SnapshotRecord): Snapshot => ({
   id: record.id,

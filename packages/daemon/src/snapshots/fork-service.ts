@@ -5,16 +5,19 @@ import {
   type forkSandboxSchema,
   type forkSnapshotSchema,
 } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { LongWork } from '../journal/long-work.ts';
 import { endingsOfCopy } from '../journal/long-work.ts';
-import type { Core } from '../sandboxes/core.ts';
 import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import { hostnameOf, type SandboxNames } from '../sandboxes/sandbox-names.ts';
 import type { SandboxPlan } from '../sandboxes/sandbox-plan.ts';
 import type { CallOptions } from '../services.ts';
-import { assertMemoryFits } from './memory/memory-fit.ts';
+import type { MemoryPolicy } from './memory/memory-policy.ts';
 import type { SnapshotService } from './snapshot-service.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
@@ -22,7 +25,11 @@ import type { SnapshotTaker } from './snapshot-taker.ts';
 type ForkInput = z.output<typeof forkSnapshotSchema>;
 
 export interface ForkServiceParts {
-  readonly core: Core;
+  readonly memory: MemoryPolicy;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly disks: DiskStore;
+  readonly work: LongWork;
   readonly creator: SandboxCreator;
   readonly taker: SnapshotTaker;
   readonly sizer: SnapshotSizer;
@@ -39,7 +46,7 @@ export class ForkService {
   }
 
   async forkSnapshot(snapshotRef: string, input: ForkInput, options: CallOptions = {}): Promise<Forked> {
-    const { finder } = this.#parts.core;
+    const { finder } = this.#parts;
     const snapshot = finder.snapshot(snapshotRef);
     return this.#withNames(snapshot.sandboxName, input, (names) =>
       this.#grow(snapshot.id, names, input, options),
@@ -51,7 +58,7 @@ export class ForkService {
     input: z.output<typeof forkSandboxSchema>,
     options: CallOptions = {},
   ): Promise<Forked> {
-    const source = this.#parts.core.finder.get(ref);
+    const source = this.#parts.finder.get(ref);
     return this.#withNames(source.name, input, (names) => this.#forkNamed(source, names, input, options));
   }
 
@@ -61,14 +68,14 @@ export class ForkService {
     input: z.output<typeof forkSandboxSchema>,
     options: CallOptions,
   ): Promise<Forked> {
-    const { core, taker, sizer, snapshots } = this.#parts;
+    const { taker, sizer, snapshots } = this.#parts;
     if (input.snapshot !== undefined) {
       if (input.memory)
         throw new CoppiceError(
           'invalid_argument',
           'memory goes with a fork from now; a snapshot has its own, or none',
         );
-      return this.#grow(core.finder.snapshot(input.snapshot, source.id).id, names, input, options);
+      return this.#grow(this.#parts.finder.snapshot(input.snapshot, source.id).id, names, input, options);
     }
     const request = {
       note: `taken to fork ${source.name}`,
@@ -78,10 +85,12 @@ export class ForkService {
       by: 'admin' as const,
     };
     const { id: sandboxId } = source;
-    const snapshot = await core.work.run(
-      { sandboxId, caller: options.signal, endsFor: endingsOfCopy(core.disks) },
+    const snapshot = await this.#parts.work.run(
+      { sandboxId, caller: options.signal, endsFor: endingsOfCopy(this.#parts.disks) },
       (signal) =>
-        core.locks.exclusive(sandboxId, () => taker.take(core.finder.get(sandboxId), request, signal)),
+        this.#parts.locks.exclusive(sandboxId, () =>
+          taker.take(this.#parts.finder.get(sandboxId), request, signal),
+        ),
     );
     sizer.add(snapshot.id);
     try {
@@ -93,10 +102,10 @@ export class ForkService {
   }
 
   async #grow(snapshotId: string, names: string[], input: ForkInput, options: CallOptions): Promise<Forked> {
-    const { core, creator } = this.#parts;
-    return core.locks.shared(snapshotId, async () => {
-      const snapshot = core.finder.snapshot(snapshotId);
-      await assertMemoryFits(core, snapshot);
+    const { creator } = this.#parts;
+    return this.#parts.locks.shared(snapshotId, async () => {
+      const snapshot = this.#parts.finder.snapshot(snapshotId);
+      await this.#parts.memory.assertFits(snapshot);
       const memory = snapshot.memoryBytes !== null;
       let done = 0;
       const outcomes = await Promise.allSettled(

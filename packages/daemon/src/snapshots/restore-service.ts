@@ -1,13 +1,20 @@
+import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type restoredSchema, type restoreSchema, type Scope } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import type { Intent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
 import { type Lifecycle, wrongState } from '../sandboxes/lifecycle.ts';
+import type { MachineStarter } from '../sandboxes/machine-starter.ts';
 import { diskBytes } from '../sandboxes/machine-starter.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import type { CallOptions } from '../services.ts';
-import { assertMemoryFits } from './memory/memory-fit.ts';
+import type { MemoryPolicy } from './memory/memory-policy.ts';
 import type { SnapshotAllowance } from './snapshot-allowance.ts';
 import type { SnapshotService } from './snapshot-service.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
@@ -18,7 +25,17 @@ type Restored = z.output<typeof restoredSchema>;
 type RestoreIntent = Extract<Intent, { kind: 'restore' }>;
 
 export interface RestoreServiceParts {
-  readonly core: Core;
+  readonly memory: MemoryPolicy;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly ids: IdSource;
+  readonly log: Log;
+  /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
+  readonly swept: Promise<void>;
   readonly lifecycle: Lifecycle;
   readonly taker: SnapshotTaker;
   readonly sizer: SnapshotSizer;
@@ -30,7 +47,7 @@ const restorable = new Set<SandboxRecord['state']>(['running', 'stopped', 'pause
 
 /** In place: the sandbox becomes what the snapshot holds and keeps its name, token, address and all snapshots. */
 export class RestoreService {
-  readonly #core: Core;
+  readonly #parts: RestoreServiceParts;
   readonly #lifecycle: Lifecycle;
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
@@ -38,7 +55,7 @@ export class RestoreService {
   readonly #allowance: SnapshotAllowance;
 
   constructor(parts: RestoreServiceParts) {
-    this.#core = parts.core;
+    this.#parts = parts;
     this.#lifecycle = parts.lifecycle;
     this.#taker = parts.taker;
     this.#sizer = parts.sizer;
@@ -51,8 +68,8 @@ export class RestoreService {
     input: z.output<typeof restoreSchema>,
     { by = 'sandbox' }: CallOptions = {},
   ): Promise<Restored> {
-    const { finder, locks } = this.#core;
-    await this.#core.swept;
+    const { finder, locks } = this.#parts;
+    await this.#parts.swept;
     const { id, baseSnapshotId } = finder.get(ref);
     const snapshotId = this.#own(finder.get(id), input.snapshot).id;
     try {
@@ -61,7 +78,7 @@ export class RestoreService {
           const record = finder.get(id);
           if (!restorable.has(record.state)) throw wrongState(record, 'restored');
           const snapshot = finder.snapshot(snapshotId);
-          await assertMemoryFits(this.#core, snapshot);
+          await this.#parts.memory.assertFits(snapshot);
           const intent = await this.#begin(record, snapshot, input.discard, by);
           return this.finish(record, snapshot, intent);
         }),
@@ -81,7 +98,7 @@ export class RestoreService {
     discard: boolean,
     by: Scope['kind'],
   ): Promise<RestoreIntent> {
-    const { journal, state, disks, ids, log } = this.#core;
+    const { journal, state, disks, ids, log } = this.#parts;
     const { id } = record;
     const intent: RestoreIntent = {
       kind: 'restore',
@@ -125,7 +142,7 @@ export class RestoreService {
 
   /** Also recovery's way: each step may have happened already, and doing it again ends in the same state. */
   async finish(record: SandboxRecord, snapshot: SnapshotRecord, intent: RestoreIntent): Promise<Restored> {
-    const { journal, state, disks, starter } = this.#core;
+    const { journal, state, disks, starter } = this.#parts;
     const { id } = record;
     const withMemory = snapshot.memoryBytes !== null;
     const undo = { undo_snapshot_id: intent.undoSnapshotId };
@@ -170,7 +187,7 @@ export class RestoreService {
 
   /** The disk is the old one still: what ran before runs again, what was paused is paused. */
   async #goOn(record: SandboxRecord): Promise<void> {
-    const { journal, starter } = this.#core;
+    const { journal, starter } = this.#parts;
     if (record.state !== 'running') {
       journal.finish(record.id, () => {});
       return;
@@ -188,7 +205,7 @@ export class RestoreService {
 
   /** A sandbox's own token reaches restore, so only its own history may be restored: other snapshots are others' files. */
   #own(record: SandboxRecord, snapshotRef: string): SnapshotRecord {
-    const snapshot = this.#core.finder.snapshot(snapshotRef, record.id);
+    const snapshot = this.#parts.finder.snapshot(snapshotRef, record.id);
     if (snapshot.sandboxId === record.id || snapshot.id === record.parentSnapshotId) return snapshot;
     throw new CoppiceError('not_found', `sandbox ${record.name} has no snapshot ${snapshotRef}`, {
       hint: `List its own with \`coppice snapshots ${record.name}\`; one of another sandbox can be forked: \`coppice fork\`.`,

@@ -1,6 +1,7 @@
 import { CoppiceError, type Scope } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { State } from '../db/state.ts';
 
 export interface SnapshotLimits {
   /** Of the whole home. */
@@ -21,23 +22,29 @@ export interface SnapshotHoldings {
 const mebibyte = 2 ** 20;
 const inMebibytes = (bytes: number): string => `${Math.ceil(bytes / mebibyte)} MiB`;
 
+export interface SnapshotAllowanceParts {
+  readonly state: State;
+  readonly disks: DiskStore;
+  readonly limits: SnapshotLimits;
+}
+
 /**
  * How many snapshots there may be and how much they may hold. A snapshot keeps what its sandbox deletes later, so without this a
  * sandbox could leave its disk size behind with its own token. Undo snapshots count. Whoever has an admin token is only held to
  * the number of snapshots of the home.
  */
 export class SnapshotAllowance {
-  readonly #core: Core;
+  readonly #parts: SnapshotAllowanceParts;
   readonly #limits: SnapshotLimits;
 
-  constructor(core: Core, limits: SnapshotLimits) {
-    this.#core = core;
-    this.#limits = limits;
+  constructor(parts: SnapshotAllowanceParts) {
+    this.#parts = parts;
+    this.#limits = parts.limits;
   }
 
   async holdings(record: SandboxRecord): Promise<SnapshotHoldings> {
     return {
-      count: this.#core.state.snapshots.count(record.id),
+      count: this.#parts.state.snapshots.count(record.id),
       maxCount: this.#limits.snapshots_per_sandbox,
       heldBytes: await this.#heldBytes(record, []).catch(() => null),
       maxBytes: this.#maxBytes(record),
@@ -47,7 +54,7 @@ export class SnapshotAllowance {
   /** Before a snapshot is taken. */
   assertMayAdd(record: SandboxRecord, by: Scope['kind']): void {
     const { max_snapshots: most, snapshots_per_sandbox: mostOfOne } = this.#limits;
-    const { snapshots } = this.#core.state;
+    const { snapshots } = this.#parts.state;
     const all = snapshots.count();
     if (all >= most)
       throw new CoppiceError('limit_reached', `there are ${all} snapshots, and the limit is ${most}`, {
@@ -91,13 +98,13 @@ export class SnapshotAllowance {
   }
 
   async #heldBytes(record: SandboxRecord, taken: readonly string[]): Promise<number> {
-    const snapshots = this.#core.state.snapshots.ofSandbox(record.id);
+    const snapshots = this.#parts.state.snapshots.ofSandbox(record.id);
     const ids = [...snapshots.map(({ id }) => id), ...taken];
     const memoryBytes = snapshots.reduce(
       (sum, snapshot) => sum + (snapshot.memoryUsedBytes ?? snapshot.memoryBytes ?? 0),
       0,
     );
-    return memoryBytes + (await this.#core.disks.writtenBytes(record.id, ids));
+    return memoryBytes + (await this.#parts.disks.writtenBytes(record.id, ids));
   }
 
   #maxBytes({ diskMb, memoryMb }: SandboxRecord): number {

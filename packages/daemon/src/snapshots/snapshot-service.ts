@@ -4,11 +4,18 @@ import {
   type Snapshot,
   type updateSnapshotSchema,
 } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import { snapshotsOf } from '../db/intent-table.ts';
+import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { State } from '../db/state.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { LongWork } from '../journal/long-work.ts';
 import { endingsOfCopy } from '../journal/long-work.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { Activity } from '../sandboxes/activity.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import { snapshotView } from '../sandboxes/views.ts';
 import type { CallOptions } from '../services.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
@@ -17,9 +24,22 @@ import { isUndo, undoTag } from './undo-snapshot.ts';
 
 type Holding = 'merged' | 'exported';
 
+export interface SnapshotServiceParts {
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly disks: DiskStore;
+  readonly activity: Activity;
+  readonly work: LongWork;
+  readonly taker: SnapshotTaker;
+  readonly sizer: SnapshotSizer;
+  readonly undosKept: number;
+}
+
 /** Snapshots as things of their own: take, find, delete. */
 export class SnapshotService {
-  readonly #core: Core;
+  readonly #parts: SnapshotServiceParts;
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
   readonly #undosKept: number;
@@ -27,11 +47,11 @@ export class SnapshotService {
   readonly #held = new Map<symbol, { readonly id: string; readonly how: Holding }>();
 
   /** `undosKept`: how many of what undoes merges and restores each sandbox has at most. */
-  constructor(core: Core, taker: SnapshotTaker, sizer: SnapshotSizer, undosKept: number) {
-    this.#core = core;
-    this.#taker = taker;
-    this.#sizer = sizer;
-    this.#undosKept = undosKept;
+  constructor(parts: SnapshotServiceParts) {
+    this.#parts = parts;
+    this.#taker = parts.taker;
+    this.#sizer = parts.sizer;
+    this.#undosKept = parts.undosKept;
   }
 
   async create(
@@ -39,7 +59,7 @@ export class SnapshotService {
     input: z.output<typeof createSnapshotSchema>,
     { signal: caller, by = 'sandbox' }: CallOptions = {},
   ): Promise<Snapshot> {
-    const { finder, locks, activity, work, disks } = this.#core;
+    const { finder, locks, activity, work, disks } = this.#parts;
     const { id } = finder.get(ref);
     const record = await work.run({ sandboxId: id, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
       locks.exclusive(id, () => this.#taker.take(finder.get(id), { ...input, by }, signal)),
@@ -50,7 +70,7 @@ export class SnapshotService {
   }
 
   async list(sandboxRef?: string): Promise<Snapshot[]> {
-    const { state, finder } = this.#core;
+    const { state, finder } = this.#parts;
     const records =
       sandboxRef === undefined ? state.snapshots.all() : state.snapshots.ofSandbox(finder.get(sandboxRef).id);
     return records.map(snapshotView);
@@ -62,12 +82,12 @@ export class SnapshotService {
 
   labels(snapshotRef: string): Readonly<Record<string, string>> {
     const { sandboxId, shape } = this.#find(snapshotRef);
-    return this.#core.state.sandboxes.byId(sandboxId)?.labels ?? shape.labels;
+    return this.#parts.state.sandboxes.byId(sandboxId)?.labels ?? shape.labels;
   }
 
   /** Somebody asked for it now: it is automatic no more, and stays until it is deleted. */
   async update(snapshotRef: string, input: z.output<typeof updateSnapshotSchema>): Promise<Snapshot> {
-    const { locks, state, journal, finder } = this.#core;
+    const { locks, state, journal, finder } = this.#parts;
     const { id, sandboxId } = this.#find(snapshotRef);
     // The lock of the sandbox is that of the names of its snapshots. A deletion happens before this or after it, never in between.
     return locks.exclusive(sandboxId, async () => {
@@ -85,11 +105,11 @@ export class SnapshotService {
   async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {
     const { id } = this.#find(snapshotRef, sandboxRef);
     this.#assertNotHeld(id);
-    const parentId = await this.#core.locks.exclusive(id, async () => {
-      const record = this.#core.finder.snapshot(id);
+    const parentId = await this.#parts.locks.exclusive(id, async () => {
+      const record = this.#parts.finder.snapshot(id);
       this.#assertNotHeld(id);
       this.#assertNoMergeStarts(record);
-      const dependants = this.#core.state.sandboxes.grownFrom(id);
+      const dependants = this.#parts.state.sandboxes.grownFrom(id);
       if (dependants.length > 0) {
         const names = dependants.map((sandbox) => sandbox.name).join(', ');
         throw new CoppiceError(
@@ -115,9 +135,17 @@ export class SnapshotService {
     return () => this.#held.delete(key);
   }
 
+  /** Removes what only a sandbox that is gone needed. */
+  async sandboxIsGone(record: SandboxRecord): Promise<void> {
+    if (record.parentSnapshotId !== null) await this.prune(record.parentSnapshotId);
+    await this.pruneUndo(record.baseSnapshotId);
+    await this.pruneUndos(record.id);
+    await this.pruneMerged();
+  }
+
   /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
   async prune(snapshotId: string): Promise<void> {
-    const { state, locks } = this.#core;
+    const { state, locks } = this.#parts;
     if (this.#holdings(snapshotId).length > 0) return;
     const parentId = await locks.exclusive(snapshotId, async () => {
       const record = state.snapshots.byId(snapshotId);
@@ -133,13 +161,13 @@ export class SnapshotService {
 
   /** Something went on from this one and does no longer: if it undoes something, that may have been what kept it. */
   async pruneUndo(snapshotId: string | null): Promise<void> {
-    const record = snapshotId === null ? undefined : this.#core.state.snapshots.byId(snapshotId);
+    const record = snapshotId === null ? undefined : this.#parts.state.snapshots.byId(snapshotId);
     if (record !== undefined && isUndo(record)) await this.prune(record.id);
   }
 
   /** Of what undoes merges and restores, what newer ones have pushed out; all of it once the sandbox is gone. */
   async pruneUndos(sandboxId: string): Promise<void> {
-    const { snapshots, sandboxes } = this.#core.state;
+    const { snapshots, sandboxes } = this.#parts.state;
     const undos = snapshots.automaticWithTag(undoTag, sandboxId).reverse();
     const kept = sandboxes.byId(sandboxId) === undefined ? 0 : this.#undosKept;
     for (const id of undos.slice(kept)) await this.prune(id);
@@ -147,25 +175,25 @@ export class SnapshotService {
 
   /** Those too of sandboxes that went while nobody looked. */
   async pruneAllUndos(): Promise<void> {
-    const undos = this.#core.state.snapshots.all().filter(isUndo);
+    const undos = this.#parts.state.snapshots.all().filter(isUndo);
     for (const id of new Set(undos.map(({ sandboxId }) => sandboxId))) await this.pruneUndos(id);
   }
 
   /** Of what merges kept to start from, what no further merge can ask for. The newest first: older ones may hang on it. */
   async pruneMerged(): Promise<void> {
-    for (const id of this.#core.state.snapshots.automaticWithTag('merge').reverse()) await this.prune(id);
+    for (const id of this.#parts.state.snapshots.automaticWithTag('merge').reverse()) await this.prune(id);
   }
 
   /** Somebody took it in, and there is still something that grew on from it and may be merged again. */
   #startsMerge({ id, sandboxId }: SnapshotRecord): boolean {
-    const { state } = this.#core;
+    const { state } = this.#parts;
     if (state.merges.holdersOf(id).length === 0) return false;
     return state.sandboxes.byId(sandboxId) !== undefined || state.snapshots.hasChildren(id);
   }
 
   /** One of the newest of a sandbox that is there; or histories part at it, and a merge between them starts there. */
   #mayUndo({ id, sandboxId }: SnapshotRecord): boolean {
-    const { state } = this.#core;
+    const { state } = this.#parts;
     if (state.snapshots.countHeirs(id) > 1) return true;
     if (state.sandboxes.byId(sandboxId) === undefined) return false;
     return state.snapshots.automaticWithTag(undoTag, sandboxId).slice(-this.#undosKept).includes(id);
@@ -178,7 +206,7 @@ export class SnapshotService {
 
   /** A merge that was begun is to be settled with it. */
   #isToBeMerged(snapshotId: string): boolean {
-    return this.#core.state.intents
+    return this.#parts.state.intents
       .all()
       .some(({ intent }) => intent.kind === 'merge' && snapshotsOf(intent).includes(snapshotId));
   }
@@ -186,14 +214,14 @@ export class SnapshotService {
   #assertNotHeld(snapshotId: string): void {
     const [how] = this.#holdings(snapshotId);
     if (how === undefined) return;
-    const { name, sandboxName } = this.#core.finder.snapshot(snapshotId);
+    const { name, sandboxName } = this.#parts.finder.snapshot(snapshotId);
     throw new CoppiceError('in_use', `snapshot ${name} of ${sandboxName} is just being ${how}`, {
       hint: 'Try again when that is done, or end it first.',
     });
   }
 
   #assertNoMergeStarts(record: SnapshotRecord): void {
-    const { state } = this.#core;
+    const { state } = this.#parts;
     if (!this.#startsMerge(record)) return;
     const holders = state.merges.holdersOf(record.id);
     const names = holders.map((id) => state.sandboxes.byId(id)?.name ?? state.snapshots.byId(id)?.name ?? id);
@@ -211,7 +239,7 @@ export class SnapshotService {
 
   /** First out of the tables: what recovery finds on the pool and in no table, it removes. */
   async #remove(record: SnapshotRecord): Promise<void> {
-    const { journal, state, disks } = this.#core;
+    const { journal, state, disks } = this.#parts;
     const neighbours = state.snapshots
       .all()
       .filter((other) => other.parentId === record.id || other.id === record.parentId);
@@ -228,7 +256,7 @@ export class SnapshotService {
   }
 
   #find(snapshotRef: string, sandboxRef?: string): SnapshotRecord {
-    const { finder } = this.#core;
+    const { finder } = this.#parts;
     return finder.snapshot(snapshotRef, sandboxRef === undefined ? undefined : finder.get(sandboxRef).id);
   }
 }

@@ -1,11 +1,19 @@
+import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type Scope } from '@coppice/protocol';
 import type { Machine } from '@coppice/runtime';
+import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
-import type { SnapshotRecord, SnapshotShape } from '../db/snapshot-table.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
+import type { Journal } from '../journal/journal.ts';
 import { wrongState } from '../sandboxes/lifecycle.ts';
+import type { MachineStarter } from '../sandboxes/machine-starter.ts';
+import type { Machines } from '../sandboxes/machines.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
+import { shapeOf } from '../sandboxes/shape.ts';
 import { directoryBytes } from './directory-bytes.ts';
-import { assertKeepsMemory } from './memory/memory-refusal.ts';
+import type { MemoryPolicy } from './memory/memory-policy.ts';
 import type { SnapshotAllowance } from './snapshot-allowance.ts';
 
 export interface SnapshotRequest {
@@ -24,24 +32,38 @@ export interface SnapshotRequest {
 const withoutMemory = { memoryBytes: null, memoryCompatibility: null, pauseMs: null };
 const takeable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused', 'failed']);
 
+export interface SnapshotTakerParts {
+  readonly memory: MemoryPolicy;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly starter: MachineStarter;
+  readonly disks: DiskStore;
+  readonly ids: IdSource;
+  readonly now: () => number;
+  readonly log: Log;
+  readonly allowance: SnapshotAllowance;
+}
+
 /** Takes snapshots and checkpoints. The caller holds the sandbox's lock. */
 export class SnapshotTaker {
-  readonly #core: Core;
+  readonly #parts: SnapshotTakerParts;
   readonly #allowance: SnapshotAllowance;
 
-  constructor(core: Core, allowance: SnapshotAllowance) {
-    this.#core = core;
-    this.#allowance = allowance;
+  constructor(parts: SnapshotTakerParts) {
+    this.#parts = parts;
+    this.#allowance = parts.allowance;
   }
 
   async take(record: SandboxRecord, request: SnapshotRequest, signal?: AbortSignal): Promise<SnapshotRecord> {
-    const { journal, state, ids } = this.#core;
+    const { journal, state, ids } = this.#parts;
     if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
     const id = request.id ?? ids.next('snapshot');
     const name = request.name ?? `snapshot-${id.slice(-6)}`;
     this.assertNameFree(record.id, record.name, name);
     this.#allowance.assertMayAdd(record, request.by);
-    const machine = this.#core.machines.get(record.id);
+    const machine = this.#parts.machines.get(record.id);
     if (request.memory) await this.#assertKeepsMemory(record, machine);
     signal?.throwIfAborted();
     journal.begin(record.id, { kind: 'snapshot', snapshotId: id });
@@ -68,7 +90,7 @@ export class SnapshotTaker {
 
   /** Where it cannot be undone now, the intent stays, and the next start undoes it. */
   async #undo(sandboxId: string, id: string): Promise<void> {
-    const { disks, journal, log } = this.#core;
+    const { disks, journal, log } = this.#parts;
     try {
       await disks.removeSnapshot(id);
       journal.finish(sandboxId, () => {});
@@ -78,7 +100,7 @@ export class SnapshotTaker {
   }
 
   assertNameFree(sandboxId: string, sandboxName: string, name: string): void {
-    if (this.#core.state.snapshots.byName(sandboxId, name) !== undefined)
+    if (this.#parts.state.snapshots.byName(sandboxId, name) !== undefined)
       throw new CoppiceError('name_taken', `sandbox ${sandboxName} already has a snapshot named ${name}`);
   }
 
@@ -97,24 +119,24 @@ export class SnapshotTaker {
       note: request.note,
       tags: request.tags,
       // As it is now: the one that the caller knew may have been deleted since, which takes no lock of the sandbox.
-      parentId: this.#core.finder.get(record.id).baseSnapshotId,
+      parentId: this.#parts.finder.get(record.id).baseSnapshotId,
       imageId: record.imageId,
       imageName: record.imageName,
       driver: record.driver,
-      engine: this.#core.disks.engine,
+      engine: this.#parts.disks.engine,
       ...kept,
       memoryUsedBytes: null,
       referencedBytes: null,
       usedBytes: null,
       shape: shapeOf(record),
       automatic: request.automatic ?? false,
-      createdAtMs: this.#core.now(),
+      createdAtMs: this.#parts.now(),
     };
   }
 
   /** The files alone, under an id that no table has yet. */
   async copy(sandboxId: string, id: string, signal?: AbortSignal): Promise<void> {
-    await this.#filesOnly(sandboxId, this.#core.machines.get(sandboxId), id, signal);
+    await this.#filesOnly(sandboxId, this.#parts.machines.get(sandboxId), id, signal);
   }
 
   /**
@@ -122,7 +144,7 @@ export class SnapshotTaker {
    * The pool's own copy is of one instant without a freeze; the other engines need one.
    */
   async takeTemporary(sandboxId: string, signal?: AbortSignal): Promise<string> {
-    const { disks, ids } = this.#core;
+    const { disks, ids } = this.#parts;
     const id = `tmp-${ids.next('snapshot')}`;
     if (disks.engine === 'btrfs') await disks.snapshotDisk(sandboxId, id);
     else await this.copy(sandboxId, id, signal);
@@ -135,7 +157,7 @@ export class SnapshotTaker {
     id: string,
     signal: AbortSignal | undefined,
   ): Promise<number | null> {
-    const { disks, journal } = this.#core;
+    const { disks, journal } = this.#parts;
     if (machine === undefined) {
       await disks.snapshotDisk(sandboxId, id, { signal });
       return null;
@@ -155,7 +177,7 @@ export class SnapshotTaker {
   }
 
   async #withMemory(record: SandboxRecord, machine: Machine, id: string) {
-    const { disks, starter, journal } = this.#core;
+    const { disks, starter, journal } = this.#parts;
     const directory = disks.memoryDir(id);
     await disks.makeRoom();
     const { pauseMs } = await machine.checkpoint(directory, async () => {
@@ -171,19 +193,6 @@ export class SnapshotTaker {
   async #assertKeepsMemory(record: SandboxRecord, machine: Machine | undefined): Promise<void> {
     if (record.state !== 'running' || machine === undefined) throw wrongState(record, 'checkpointed');
     const hint = 'Create the sandbox with the driver gvisor, or snapshot its files alone.';
-    await assertKeepsMemory(this.#core.starter, record, hint);
+    await this.#parts.memory.assertKeeps(record, hint);
   }
 }
-
-const shapeOf = (record: SandboxRecord): SnapshotShape => ({
-  cpus: record.cpus,
-  memoryMb: record.memoryMb,
-  diskMb: record.diskMb,
-  pids: record.pids,
-  env: record.env,
-  labels: record.labels,
-  network: record.network,
-  idleTimeoutS: record.idleTimeoutS,
-  idleAction: record.idleAction,
-  maxLifetimeS: record.maxLifetimeS,
-});

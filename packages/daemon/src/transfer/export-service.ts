@@ -1,10 +1,12 @@
 import { CoppiceError, type exportQuery } from '@coppice/protocol';
 import { type Image, parseMemoryTraits } from '@coppice/runtime';
-import type { ParcelKind, Parcels } from '@coppice/store';
+import type { DiskStore, ParcelKind, Parcels } from '@coppice/store';
 import type { z } from 'zod';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { ImageService } from '../images/image-service.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { version } from '../version.ts';
 import { maxManifestBytes } from './export-format.ts';
@@ -13,31 +15,41 @@ import { type ExportPart, writeExport } from './write-export.ts';
 
 type ExportOptions = z.output<typeof exportQuery>;
 
+export interface ExportServiceParts {
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly disks: DiskStore;
+  readonly images: ImageService;
+  readonly parcels: Parcels;
+  readonly snapshots: SnapshotService;
+}
+
 /** Writes a snapshot or checkpoint down as one file that another machine can take in. */
 export class ExportService {
-  readonly #core: Core;
+  readonly #parts: ExportServiceParts;
   readonly #images: ImageService;
   readonly #parcels: Parcels;
   readonly #snapshots: SnapshotService;
 
-  constructor(core: Core, images: ImageService, parcels: Parcels, snapshots: SnapshotService) {
-    this.#core = core;
-    this.#images = images;
-    this.#parcels = parcels;
-    this.#snapshots = snapshots;
+  constructor(parts: ExportServiceParts) {
+    this.#parts = parts;
+    this.#images = parts.images;
+    this.#parcels = parts.parcels;
+    this.#snapshots = parts.snapshots;
   }
 
   async export(
     ref: string,
     options: ExportOptions,
   ): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }> {
-    const { id, sandboxName, name } = this.#core.finder.snapshot(ref);
+    const { id, sandboxName, name } = this.#parts.finder.snapshot(ref);
     return { bytes: this.#write(id, options), fileName: `${sandboxName}-${name}.coppice` };
   }
 
   /** The snapshot cannot be deleted until the last byte is fetched, or whoever fetches them has gone away. */
   async *#write(id: string, options: ExportOptions): AsyncGenerator<Buffer, void, undefined> {
-    const { locks, finder, journal } = this.#core;
+    const { locks, finder, journal } = this.#parts;
     const release = this.#snapshots.hold(id, 'exported');
     const entered = Promise.withResolvers<void>();
     const done = Promise.withResolvers<void>();
@@ -70,7 +82,7 @@ export class ExportService {
   }
 
   #part(name: PartName, snapshot: SnapshotRecord): ExportPart {
-    const { disks } = this.#core;
+    const { disks } = this.#parts;
     const trees: Record<PartName, { kind: ParcelKind; directory: string }> = {
       image: { kind: 'image', directory: this.#images.rootfs(snapshot.imageId) },
       disk: { kind: 'disk', directory: `${disks.snapshotDir(snapshot.id)}/upper` },

@@ -1,17 +1,21 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type Imported, type importQuery } from '@coppice/protocol';
 import { formatMemoryTraits } from '@coppice/runtime';
-import type { ParcelCount, ParcelKind, Parcels } from '@coppice/store';
+import type { DiskStore, ParcelCount, ParcelKind, Parcels } from '@coppice/store';
 import type { z } from 'zod';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
 import type { ImageRef, ImageService } from '../images/image-service.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
 import { UndoStack } from '../journal/undo-stack.ts';
-import type { Core } from '../sandboxes/core.ts';
 import { snapshotView } from '../sandboxes/views.ts';
 import type { CallOptions } from '../services.ts';
 import { directoryBytes } from '../snapshots/directory-bytes.ts';
-import { memoryMisfitHere } from '../snapshots/memory/memory-fit.ts';
+import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
 import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
 import { damagedFile, type ExportFile, readManifestText, skip } from './export-file.ts';
 import { type ExportManifest, type PartName, parseExportManifest } from './export-manifest.ts';
@@ -20,7 +24,15 @@ import type { ImportSpool } from './import-spool.ts';
 type ImportInput = z.output<typeof importQuery>;
 
 export interface ImportServiceParts {
-  readonly core: Core;
+  readonly memory: MemoryPolicy;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly disks: DiskStore;
+  readonly ids: IdSource;
+  readonly log: Log;
+  /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
+  readonly swept: Promise<void>;
   readonly images: ImageService;
   readonly parcels: Parcels;
   readonly spool: ImportSpool;
@@ -49,8 +61,8 @@ export class ImportService {
     input: ImportInput,
     { signal }: CallOptions = {},
   ): Promise<Imported> {
-    const { core, images, spool } = this.#parts;
-    await core.swept;
+    const { images, spool } = this.#parts;
+    await this.#parts.swept;
     return spool.with(stream, async (file) => {
       const checked = await this.#check(file, signal);
       const { memory, driver, image } = checked.manifest;
@@ -59,9 +71,9 @@ export class ImportService {
           ? null
           : formatMemoryTraits({ ...memory, cpuFeatures: memory.cpu_features });
       if (compatibility !== null)
-        await this.#assertMemoryFits({ driver, memoryCompatibility: compatibility });
+        await this.#parts.memory.assertForeignFits({ driver, memoryCompatibility: compatibility });
       // One at a time for each image, so that two files with the same one do not both bring it.
-      return core.locks.exclusive(`image ${image.digest}`, async () => {
+      return this.#parts.locks.exclusive(`image ${image.digest}`, async () => {
         const present = await images.findByDigest(image.digest);
         if (present === undefined) return this.#build(checked, input, compatibility, undefined, signal);
         return images.use(present.id, {}, (found) =>
@@ -73,15 +85,15 @@ export class ImportService {
 
   /** A daemon died before it was done: the image that it brought stands on nothing. Its trees are swept as nobody's. */
   async undo(snapshotId: string, imageDigest: string | null): Promise<void> {
-    const { core, images } = this.#parts;
+    const { images } = this.#parts;
     if (imageDigest !== null) await images.dropUnused(imageDigest);
-    core.journal.finish(snapshotId, () => {});
+    this.#parts.journal.finish(snapshotId, () => {});
   }
 
   async #check(file: ExportFile, signal: AbortSignal | undefined): Promise<CheckedFile> {
-    const { core, parcels } = this.#parts;
+    const { parcels } = this.#parts;
     const counts = new Map<PartName, ParcelCount>();
-    const maxBytes = await core.disks.freeBytes();
+    const maxBytes = await this.#parts.disks.freeBytes();
     let manifest: ExportManifest | undefined;
     for await (const part of file.parts()) {
       if (manifest === undefined) {
@@ -98,18 +110,6 @@ export class ImportService {
     return { file, manifest, counts };
   }
 
-  async #assertMemoryFits(memory: Pick<SnapshotRecord, 'driver' | 'memoryCompatibility'>): Promise<void> {
-    const { core } = this.#parts;
-    const misfit = core.starter.driver(memory.driver).takesForeignMemory
-      ? await memoryMisfitHere(core, memory)
-      : `whoever wrote it would be root of this machine, as the driver ${memory.driver} restores what it says`;
-    if (misfit === undefined) return;
-    throw new CoppiceError('unsupported', `the memory in the file cannot go on here: ${misfit}`, {
-      hint: 'Nothing was written. Import its files alone with --disk-only.',
-      details: { reason: 'incompatible_memory', disk_only_works: true },
-    });
-  }
-
   /** All of it or nothing: what is made lies under ids that no table has until the one transaction at the end. */
   async #build(
     checked: CheckedFile,
@@ -118,8 +118,8 @@ export class ImportService {
     present: ImageRef | undefined,
     signal: AbortSignal | undefined,
   ): Promise<Imported> {
-    const { core, images, sizer } = this.#parts;
-    const { journal, state, disks, ids, log } = core;
+    const { images, sizer } = this.#parts;
+    const { journal, state, disks, ids, log } = this.#parts;
     const { manifest } = checked;
     if (present === undefined && !manifest.parts.includes('image')) throw missingImage(manifest);
     const id = ids.next('snapshot');
@@ -193,8 +193,8 @@ export class ImportService {
     undo: UndoStack,
     signal: AbortSignal | undefined,
   ): Promise<ImageRef> {
-    const { core, images, parcels } = this.#parts;
-    const { disks, journal } = core;
+    const { images, parcels } = this.#parts;
+    const { disks, journal } = this.#parts;
     let image = present;
     const into = (kind: ParcelKind, content: AsyncIterable<Buffer>, directory: string) =>
       parcels.unpack(content, directory, { kind, maxBytes: Number.MAX_SAFE_INTEGER, signal });

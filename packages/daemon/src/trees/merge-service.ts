@@ -1,4 +1,6 @@
+import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type Merged, type mergeSchema } from '@coppice/protocol';
+import type { DiskStore } from '@coppice/store';
 import {
   applyMerge,
   diffTrees,
@@ -12,9 +14,16 @@ import {
 import type { z } from 'zod';
 import type { MergeIntent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { LongWork } from '../journal/long-work.ts';
 import { allEndings, type Ending, WorkEnded } from '../journal/long-work.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { Activity } from '../sandboxes/activity.ts';
 import { wrongState } from '../sandboxes/lifecycle.ts';
+import type { Machines } from '../sandboxes/machines.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import type { CallOptions } from '../services.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
@@ -32,7 +41,16 @@ const longestGuestPath = 4_000;
 const takeBackMs = 300_000;
 
 export interface MergeServiceParts {
-  readonly core: Core;
+  readonly state: State;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly machines: Machines;
+  readonly disks: DiskStore;
+  readonly activity: Activity;
+  readonly ids: IdSource;
+  readonly work: LongWork;
+  readonly log: Log;
   readonly trees: TreeAccess;
   readonly taker: SnapshotTaker;
   readonly sizer: SnapshotSizer;
@@ -45,16 +63,14 @@ export interface MergeServiceParts {
  * automatic snapshot of the source, in the history of both: the next merge between them starts there.
  */
 export class MergeService {
-  readonly #core: Core;
   readonly #parts: MergeServiceParts;
 
   constructor(parts: MergeServiceParts) {
-    this.#core = parts.core;
     this.#parts = parts;
   }
 
   async merge(intoRef: string, input: MergeInput, { signal: caller }: CallOptions = {}): Promise<Merged> {
-    const { finder, activity, work } = this.#core;
+    const { finder, activity, work } = this.#parts;
     const into = finder.get(intoRef);
     const from = finder.get(input.from);
     if (into.id === from.id)
@@ -76,7 +92,7 @@ export class MergeService {
     input: MergeInput,
     signal: AbortSignal,
   ): Promise<Merged> {
-    const { finder, locks, disks, journal, ids } = this.#core;
+    const { finder, locks, disks, journal, ids } = this.#parts;
     const { trees, snapshots } = this.#parts;
     const theirsId = input.dry_run ? await trees.copyNow(from.id, signal) : ids.next('snapshot');
     const release = snapshots.hold(theirsId, 'merged');
@@ -103,7 +119,7 @@ export class MergeService {
     input: MergeInput,
     signal: AbortSignal,
   ): Promise<Merged> {
-    const { state, locks, finder } = this.#core;
+    const { state, locks, finder } = this.#parts;
     signal.throwIfAborted();
     const target = finder.get(intoId);
     const baseId = commonAncestor(state, input.dry_run ? from.id : theirsId, target.id);
@@ -142,7 +158,7 @@ export class MergeService {
     input: MergeInput,
     signal: AbortSignal,
   ): Promise<Merged> {
-    const { journal, state, ids, disks } = this.#core;
+    const { journal, state, ids, disks } = this.#parts;
     const { taker, sizer } = this.#parts;
     if (into.state !== 'running' && into.state !== 'stopped') throw wrongState(into, 'merged into');
     const undoId = ids.next('snapshot');
@@ -200,7 +216,7 @@ export class MergeService {
    */
   async redo(into: SandboxRecord, intent: MergeIntent, signal: AbortSignal): Promise<void> {
     const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
-    const { log, machines, state } = this.#core;
+    const { log, machines, state } = this.#parts;
     try {
       if (machines.get(into.id) === undefined) await this.#offline(into, signal).sweep();
       const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId, signal);
@@ -229,7 +245,7 @@ export class MergeService {
   /** Before anything is written: a merge that does not fit would fill the disk first and be taken back then. */
   async #assertRoom(into: SandboxRecord, plan: MergePlan, prefer: MergeInput['prefer']): Promise<void> {
     const neededBytes = plan.changedBytes + (prefer === 'theirs' ? plan.conflictBytes : 0);
-    const leftBytes = await this.#core.disks.roomBytes(into.id, neededBytes);
+    const leftBytes = await this.#parts.disks.roomBytes(into.id, neededBytes);
     if (neededBytes <= leftBytes) return;
     throw new CoppiceError(
       'no_space',
@@ -243,7 +259,7 @@ export class MergeService {
 
   /** A sandbox that runs is written by its agent, which takes paths as every program does. */
   #assertReachable(into: SandboxRecord, plan: MergePlan): void {
-    if (this.#core.machines.get(into.id) === undefined) return;
+    if (this.#parts.machines.get(into.id) === undefined) return;
     const hint = `Stop ${into.name} and merge then: its disk is written directly.`;
     for (const { path } of [...plan.changes, ...plan.conflicts]) {
       if (!path.isWellFormed())
@@ -258,7 +274,7 @@ export class MergeService {
   }
 
   #finish(into: SandboxRecord, plan: MergePlan, intent: MergeIntent): void {
-    const { journal, state } = this.#core;
+    const { journal, state } = this.#parts;
     journal.step('merge.applied');
     journal.finish(into.id, (emit) => {
       this.#remember(into.id, intent.theirsSnapshotId);
@@ -274,7 +290,7 @@ export class MergeService {
 
   /** The target has taken this in, and with it all that came before. */
   #remember(intoId: string, theirsId: string): void {
-    const { state } = this.#core;
+    const { state } = this.#parts;
     const before = ancestorsOf(state, theirsId);
     for (const earlier of state.merges.of(intoId))
       if (before.has(earlier)) state.merges.remove(intoId, earlier);
@@ -287,7 +303,7 @@ export class MergeService {
     intent: MergeIntent,
     signal: AbortSignal,
   ): Promise<void> {
-    const { work } = this.#core;
+    const { work } = this.#parts;
     const { trees, server } = this.#parts;
     const { undoSnapshotId: undoId, theirsSnapshotId, prefer } = intent;
     try {
@@ -309,13 +325,13 @@ export class MergeService {
    * sandbox that runs undoes it once its machine has ended.
    */
   #isLeft(into: SandboxRecord, ending: Ending): boolean {
-    return ending !== 'stop' || this.#core.machines.get(into.id) !== undefined;
+    return ending !== 'stop' || this.#parts.machines.get(into.id) !== undefined;
   }
 
   /** Of a sandbox that no longer runs. */
   async undoOffline(into: SandboxRecord, intent: MergeIntent): Promise<void> {
     const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
-    await this.#core.work.run({ sandboxId: into.id, endsFor: ['destroy', 'close'] }, async (signal) => {
+    await this.#parts.work.run({ sandboxId: into.id, endsFor: ['destroy', 'close'] }, async (signal) => {
       await this.#offline(into, signal).sweep();
       const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId, signal);
       await this.#undo(into, plan, undoId, new WorkEnded('stop'), signal);
@@ -330,7 +346,7 @@ export class MergeService {
     cause: unknown,
     signal: AbortSignal,
   ): Promise<void> {
-    const { log, journal } = this.#core;
+    const { log, journal } = this.#parts;
     const reason = (cause as Error).message;
     let takenBack = true;
     try {
@@ -353,7 +369,7 @@ export class MergeService {
     before: LayeredTree,
     signal: AbortSignal,
   ): Promise<void> {
-    const { disks } = this.#core;
+    const { disks } = this.#parts;
     const { taker, trees } = this.#parts;
     const server = this.#parts.server.until(signal);
     const touched = new Set([...plan.changes, ...plan.conflicts].map((change) => change.path));
@@ -370,7 +386,7 @@ export class MergeService {
 
   /** A sandbox that runs is written from inside, never behind its kernel's back. */
   #writer(into: SandboxRecord, signal: AbortSignal): TreeWriter {
-    const { machines, journal } = this.#core;
+    const { machines, journal } = this.#parts;
     const machine = machines.get(into.id);
     if (machine === undefined) return this.#offline(into, signal);
     return new GuestTreeWriter(machine.guest.until(signal), async () => {

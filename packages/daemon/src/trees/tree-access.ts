@@ -1,10 +1,12 @@
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
-import type { LayeredTree } from '@coppice/store';
+import type { DiskStore, LayeredTree } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
+import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { LongWork } from '../journal/long-work.ts';
 import { endingsOfCopy } from '../journal/long-work.ts';
-import type { Core } from '../sandboxes/core.ts';
+import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import type { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
 
 /** A tree that stands still while it is looked at. */
@@ -16,19 +18,29 @@ export interface Side {
   readonly tree: LayeredTree;
 }
 
+export interface TreeAccessParts {
+  readonly locks: KeyedLock;
+  readonly finder: SandboxFinder;
+  readonly disks: DiskStore;
+  readonly work: LongWork;
+  readonly taker: SnapshotTaker;
+  readonly imageRootfs: (imageId: string) => string;
+  readonly emptyDir: string;
+}
+
 /** Gives read access to the files of snapshots, and of sandboxes as they are now. */
 export class TreeAccess {
-  readonly #core: Core;
+  readonly #parts: TreeAccessParts;
   readonly #taker: SnapshotTaker;
   readonly #imageRootfs: (imageId: string) => string;
   /** A directory that is always empty: what was changed since the image by nobody. */
   readonly #emptyDir: string;
 
-  constructor(core: Core, taker: SnapshotTaker, imageRootfs: (imageId: string) => string, emptyDir: string) {
-    this.#core = core;
-    this.#taker = taker;
-    this.#imageRootfs = imageRootfs;
-    this.#emptyDir = emptyDir;
+  constructor(parts: TreeAccessParts) {
+    this.#parts = parts;
+    this.#taker = parts.taker;
+    this.#imageRootfs = parts.imageRootfs;
+    this.#emptyDir = parts.emptyDir;
   }
 
   /**
@@ -41,7 +53,7 @@ export class TreeAccess {
     signal: AbortSignal | undefined,
     work: (before: Side, after: Side) => Promise<T>,
   ): Promise<T> {
-    const [fromId = '', toId = ''] = [from, to].map((ref) => this.#core.finder.findSnapshot(ref)?.id);
+    const [fromId = '', toId = ''] = [from, to].map((ref) => this.#parts.finder.findSnapshot(ref)?.id);
     if (fromId !== '' && fromId === toId)
       return this.#with(from, signal, (side) => work(side, { ...side, label: to }));
     return fromId <= toId
@@ -51,7 +63,7 @@ export class TreeAccess {
 
   /** The snapshot cannot be deleted while the work goes on; of a sandbox the work sees a copy of this moment. */
   async #with<T>(ref: string, signal: AbortSignal | undefined, work: (side: Side) => Promise<T>): Promise<T> {
-    const { finder, locks } = this.#core;
+    const { finder, locks } = this.#parts;
     const snapshot = finder.findSnapshot(ref);
     if (snapshot !== undefined)
       return locks.shared(snapshot.id, async () => {
@@ -68,13 +80,13 @@ export class TreeAccess {
     try {
       return await work({ ...record, label: ref, tree: this.ofSnapshot(record, copyId) });
     } finally {
-      await this.#core.disks.removeSnapshot(copyId);
+      await this.#parts.disks.removeSnapshot(copyId);
     }
   }
 
   /** A temporary copy; whoever asked for it removes it. */
   copyNow(sandboxId: string, caller?: AbortSignal): Promise<string> {
-    const { locks, finder, work, disks } = this.#core;
+    const { locks, finder, work, disks } = this.#parts;
     return work.run({ sandboxId, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
       locks.shared(sandboxId, async () => {
         signal.throwIfAborted();
@@ -86,7 +98,7 @@ export class TreeAccess {
   ofSnapshot(on: Pick<SnapshotRecord | SandboxRecord, 'imageId'>, snapshotId: string): LayeredTree {
     return {
       imageDir: this.#imageRootfs(on.imageId),
-      upperDir: join(this.#core.disks.snapshotDir(snapshotId), 'upper'),
+      upperDir: join(this.#parts.disks.snapshotDir(snapshotId), 'upper'),
     };
   }
 
@@ -94,7 +106,7 @@ export class TreeAccess {
   ofDisk(record: SandboxRecord): LayeredTree {
     return {
       imageDir: this.#imageRootfs(record.imageId),
-      upperDir: join(this.#core.disks.diskDir(record.id), 'upper'),
+      upperDir: join(this.#parts.disks.diskDir(record.id), 'upper'),
     };
   }
 

@@ -1,25 +1,35 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { DiskStore } from '@coppice/store';
 import type { SnapshotRecord } from '../../db/snapshot-table.ts';
-import type { Core } from '../../sandboxes/core.ts';
+import type { State } from '../../db/state.ts';
+import type { Log } from '../../host/log.ts';
+import type { KeyedLock } from '../../journal/keyed-lock.ts';
 
 /** So long no checkpoint may have been added before work begins: it would take the disk from those that wait for an answer. */
 const quietMs = 2000;
 /** But a daemon that takes checkpoints all the time shares them too. */
 const longestWaitMs = 30_000;
 
+export interface MemorySharerParts {
+  readonly state: State;
+  readonly locks: KeyedLock;
+  readonly disks: DiskStore;
+  readonly log: Log;
+}
+
 /**
  * Lets the memory of each checkpoint share its pages with the one that it grew from, and counts what is left. In the
  * background: until then the pages stand twice, and nothing else differs. A crash leaves them shared or not.
  */
 export class MemorySharer {
-  readonly #core: Pick<Core, 'state' | 'disks' | 'locks' | 'log'>;
+  readonly #parts: MemorySharerParts;
   readonly #queue = new Set<string>();
   readonly #closing = new AbortController();
   #lastAddedMs = 0;
   #working: Promise<void> | undefined;
 
-  constructor(core: Pick<Core, 'state' | 'disks' | 'locks' | 'log'>) {
-    this.#core = core;
+  constructor(parts: MemorySharerParts) {
+    this.#parts = parts;
   }
 
   /** Snapshots without memory are none of its business. */
@@ -34,7 +44,7 @@ export class MemorySharer {
 
   /** Those that an earlier daemon did not come to. */
   addUncounted(): void {
-    for (const snapshot of this.#core.state.snapshots.all())
+    for (const snapshot of this.#parts.state.snapshots.all())
       if (snapshot.memoryUsedBytes === null) this.add(snapshot.id);
   }
 
@@ -45,7 +55,7 @@ export class MemorySharer {
   }
 
   async #work(): Promise<void> {
-    const { state, log } = this.#core;
+    const { state, log } = this.#parts;
     await this.#waitForQuiet();
     for (const id of this.#queue) {
       this.#queue.delete(id);
@@ -71,7 +81,7 @@ export class MemorySharer {
   }
 
   async #settle(id: string): Promise<void> {
-    const { state, disks, locks } = this.#core;
+    const { state, disks, locks } = this.#parts;
     await locks.shared(id, async () => {
       const snapshot = this.#find(id);
       if (snapshot === undefined) return;
@@ -88,7 +98,7 @@ export class MemorySharer {
 
   /** The nearest checkpoint that it grew from. */
   #origin({ parentId }: SnapshotRecord): SnapshotRecord | undefined {
-    const { snapshots } = this.#core.state;
+    const { snapshots } = this.#parts.state;
     let ancestor = parentId === null ? undefined : snapshots.byId(parentId);
     while (ancestor !== undefined && ancestor.memoryBytes === null)
       ancestor = ancestor.parentId === null ? undefined : snapshots.byId(ancestor.parentId);
@@ -96,7 +106,7 @@ export class MemorySharer {
   }
 
   #find(id: string): SnapshotRecord | undefined {
-    const snapshot = this.#core.state.snapshots.byId(id);
+    const snapshot = this.#parts.state.snapshots.byId(id);
     return snapshot === undefined || snapshot.memoryBytes === null ? undefined : snapshot;
   }
 }

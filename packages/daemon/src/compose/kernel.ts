@@ -1,0 +1,121 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { IdSource } from '@coppice/protocol';
+import { ContainerDriver, GvisorDriver, ImageStore, NftNetwork } from '@coppice/runtime';
+import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
+import type { Config } from '../config/config.ts';
+import type { Home } from '../config/home.ts';
+import type { Programs } from '../config/programs.ts';
+import { bringBackupBack } from '../db/backup.ts';
+import { openDatabase } from '../db/open-database.ts';
+import { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
+import { Journal } from '../journal/journal.ts';
+import { KeyedLock } from '../journal/keyed-lock.ts';
+import { LongWork } from '../journal/long-work.ts';
+import type { Drivers } from '../sandboxes/machine-starter.ts';
+
+export interface DaemonOptions {
+  readonly home: Home;
+  readonly config: Config;
+  readonly programs: Programs;
+  readonly log: Log;
+  /** Where this process dies or waits, for the tests of that. */
+  readonly faults?: (() => string | undefined) | undefined;
+  /** Go back to the last good copy of the database; what it does not know is left alone. */
+  readonly restoreBackup?: boolean;
+}
+
+/** What every room stands on: the database, the disks, the network and the drivers of this home. */
+export interface Kernel extends DaemonOptions {
+  readonly now: () => number;
+  readonly ids: IdSource;
+  readonly state: State;
+  readonly pool: Pool;
+  readonly disks: DiskStore;
+  readonly imageStore: ImageStore;
+  readonly network: NftNetwork;
+  readonly drivers: Drivers;
+  readonly journal: Journal;
+  readonly locks: KeyedLock;
+  readonly work: LongWork;
+  /** What this start had to end or to mend, for whoever started it. */
+  readonly notices: readonly string[];
+  /** A directory that is always empty: the changes of a tree that nobody changed. */
+  readonly emptyDir: string;
+}
+
+export async function openKernel(options: DaemonOptions): Promise<Kernel> {
+  const { home, config, programs, log } = options;
+  const now = Date.now;
+  const ids = new IdSource(now);
+  if (options.restoreBackup) await bringBackupBack(home);
+  const state = new State(openDatabase(home.databaseFile, home.backupFile), () => home.reserve.release());
+  const drivers: Drivers = {
+    container: new ContainerDriver({
+      home: home.directory,
+      homeKey: home.key,
+      programs,
+      agentsDir: join(home.directory, 'pool/agents'),
+      ...(config.criu === null ? {} : { criuProgram: config.criu }),
+    }),
+    gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
+  };
+  const [pool, imageStore] = await Promise.all([
+    openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),
+    ImageStore.open({
+      directory: home.imagesDir,
+      newId: () => ids.next('image'),
+      now: () => new Date(now()),
+    }),
+  ]);
+  const notices = pool.wasReadOnly ? [noticeOfRemount(state)] : [];
+  for (const notice of notices) log.warn({}, notice);
+  const emptyDir = join(home.directory, 'empty');
+  mkdirSync(emptyDir, { recursive: true, mode: 0o700 });
+  return {
+    ...options,
+    now,
+    ids,
+    state,
+    drivers,
+    pool,
+    imageStore,
+    disks: await openDisks(pool, log),
+    network: await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') }),
+    journal: new Journal(state, { now, faults: options.faults }),
+    locks: new KeyedLock(),
+    work: new LongWork(),
+    notices,
+    emptyDir,
+  };
+}
+
+/** Ends everything that runs, whoever started it. */
+export async function endMachines(drivers: Drivers): Promise<void> {
+  for (const driver of Object.values(drivers)) await driver.sweep(new Set());
+}
+
+function noticeOfRemount(state: State): string {
+  const ended = state.sandboxes.all().filter((sandbox) => sandbox.state === 'running');
+  const names = ended.map(({ name }) => name).join(', ');
+  const sandboxes =
+    ended.length === 0
+      ? 'No sandbox was running.'
+      : `These sandboxes were ended: ${names}. Start each again with \`coppice start NAME\`.`;
+  return `The pool had become read-only and was mounted again. ${sandboxes}`;
+}
+
+function openDisks(pool: Pool, log: Log): Promise<DiskStore> {
+  return createDiskStore({
+    server: pool.server,
+    engine: pool.engine,
+    directory: pool.directory,
+    makeRoom: async () => {
+      await pool.grow();
+    },
+    freeBytes: () => pool.space.freeBytes(),
+    onLeftover: (path, error) =>
+      log.warn({ err: error, path }, 'something on the pool could not be removed yet'),
+  });
+}

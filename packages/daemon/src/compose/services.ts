@@ -1,0 +1,59 @@
+import { ExecService } from '../inside/exec-service.ts';
+import { FileService } from '../inside/file-service.ts';
+import { JobService } from '../inside/job-service.ts';
+import { TerminalService } from '../inside/terminal-service.ts';
+import type { Services } from '../services.ts';
+import type { Rooms } from './rooms.ts';
+
+/** What the doors may call, and which room answers. */
+export function servicesOf(rooms: Rooms): Services {
+  const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
+  const { compare, merger, lineage } = rooms;
+  return {
+    sandboxes: {
+      find: (ref) => sandboxes.find(ref),
+      peek: (ref) => sandboxes.peek(ref),
+      environment: (ref) => sandboxes.environment(ref),
+      create: (input, call) => sandboxes.create(input, call),
+      list: (query) => sandboxes.list(query),
+      get: (ref) => sandboxes.get(ref),
+      update: (ref, input) => sandboxes.update(ref, input),
+      start: (ref) => lifecycle.start(ref),
+      stop: (ref, graceS) => lifecycle.stop(ref, graceS),
+      pause: (ref, keep) => pauser.pause(ref, keep),
+      resume: (ref) => pauser.resume(ref),
+      destroy: (ref) => lifecycle.destroy(ref),
+    },
+    snapshots: {
+      create: (ref, input, call) => snapshots.create(ref, input, call),
+      list: (ref) => snapshots.list(ref),
+      labels: (ref) => snapshots.labels(ref),
+      get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
+      update: (ref, input) => snapshots.update(ref, input),
+      delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
+      restore: (ref, input, call) => restorer.restore(ref, input, call),
+      forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
+      forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
+      export: (ref, options) => exporter.export(ref, options),
+      import: (file, input, call) => importer.import(file, input, call),
+    },
+    compare: {
+      diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),
+      diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
+      merge: (into, input, call) => merger.merge(into, input, call),
+      lineage: () => lineage.lineage(),
+    },
+    exec: new ExecService(guests),
+    jobs: new JobService(guests),
+    terminals: new TerminalService(guests),
+    files: new FileService(guests),
+    network: rooms.networks,
+    ports: rooms.ports,
+    images: rooms.images,
+    tokens: rooms.tokens,
+    events: rooms.events,
+    doctor: rooms.doctor,
+    health: rooms.health,
+    metrics: rooms.metrics,
+  };
+}
