@@ -90,6 +90,13 @@ bool raise_loopback(char *reason);
 /* The host's mounts without those that no sandbox needs, for all of them to start from; -1 with the reason. */
 int make_bare_mounts(const struct setup *setup, char *reason);
 
+/*
+ * agents.c: sandboxes get the agent from a filesystem in memory. On that of the home, which holds all disks, whoever opens the
+ * file could ask about the others. It lies in the bare mounts, and every sandbox shares its pages.
+ */
+bool make_agents(int program, const char *path, char *reason);
+int clone_agent(const struct setup *setup, const char *path, char *reason);
+
 /* root.c: runs in the new user and mount namespace; makes the root that bubblewrap is given. */
 struct trees {
   int image;

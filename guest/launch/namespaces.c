@@ -58,7 +58,11 @@ bool raise_loopback(char *reason) {
 static bool enter_bare_mounts(const struct setup *setup, char *reason) {
   if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
     return fail(reason, "make a mount namespace");
-  return detach_the_rest(setup, reason);
+  int agent = open(setup->agent, O_RDONLY | O_CLOEXEC);
+  if (agent < 0) return fail(reason, "open the agent %s", setup->agent);
+  bool made = detach_the_rest(setup, reason) && make_agents(agent, setup->agent, reason);
+  close(agent);
+  return made;
 }
 
 static bool enter_empty_network(const struct setup *setup, char *reason) {

@@ -50,8 +50,8 @@ bool open_trees(const struct setup *setup, const struct message *request, struct
   if (trees->disk < 0) return fail(reason, "open the disk %s", message_get(request, "disk"));
   /* A checkpoint goes on with the agent that it was taken of. */
   const char *agent = message_get(request, "agent") ? message_get(request, "agent") : setup->agent;
-  trees->agent = clone_tree(agent);
-  if (trees->agent < 0) return fail(reason, "open the agent %s", agent);
+  trees->agent = clone_agent(setup, agent, reason);
+  if (trees->agent < 0) return false;
   trees->workspace = -1;
   return open_workspace(request, &trees->workspace, reason);
 }

@@ -1,6 +1,16 @@
-import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFile, execFileSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import type { MachineSpec } from '@coppice/runtime';
 import { DriverWorkbench, RunningDaemon, shellIn, skipFor, tinyImage } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -11,6 +21,8 @@ import { HostCanary } from './host-canary.ts';
 
 const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
 const withoutRunsc = hasRunsc ? undefined : 'this machine has no runsc';
+
+const poolProbe = fileURLToPath(new URL('./pool-probe.c', import.meta.url));
 
 // Not below /tmp, which a link takes the place of here.
 const canaryParent = '/var/tmp';
@@ -157,5 +169,21 @@ describe.each(drivers)('a root of the driver $name', ({ make, missing }) => {
     execFileSync('mknod', [join(spec.diskDir, 'upper/tmp'), 'c', '0', '0']);
     const { guest } = await bench.driver.start(spec);
     expect((await shellIn(guest, 'echo alive')).stdout).toBe('alive\n');
+  });
+});
+
+describe.each(drivers)('the pool below a sandbox of the driver $name', ({ name, missing }) => {
+  test('answers to nobody inside: no file there takes the calls of its filesystem', async ({ skip }) => {
+    if (missing) skip('this machine has no runsc');
+    await using daemon = await RunningDaemon.start();
+    await using sandbox = await daemon.client.sandboxes.create({ driver: name });
+    const probe = join(daemon.home, 'probe');
+    await promisify(execFile)('cc', ['-static', '-O1', '-o', probe, poolProbe]);
+    await sandbox.files.write('/root/probe', readFileSync(probe), { mode: '755' });
+    const { stdout } = await sandbox.exec(
+      `/root/probe / /root /root/probe /tmp /run /run/coppice /run/coppice/agent /run/coppice-agent /proc/1/exe /bin/bash`,
+    );
+    expect(stdout).toContain(name === 'container' ? '/run/coppice/agent asked' : '/run/coppice-agent asked');
+    expect(stdout.split('\n').filter((line) => line.includes(' told '))).toEqual([]);
   });
 });
