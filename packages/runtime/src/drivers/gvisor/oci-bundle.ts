@@ -1,4 +1,5 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { MachineSpec } from '../../driver.ts';
 
@@ -23,6 +24,26 @@ const capabilities = [
   'CAP_SYS_CHROOT',
   'CAP_SYS_ADMIN',
 ];
+
+const family = { inet: 2, inet6: 10, packet: 17 };
+const kindMask = 0xf;
+const raw = 3;
+
+/**
+ * Nobody inside makes packets of its own. The capability for it is not enough to withhold: root of a user namespace that a process
+ * makes has it, and gVisor asks for no more.
+ */
+const seccomp = {
+  defaultAction: 'SCMP_ACT_ALLOW',
+  architectures: [process.arch === 'arm64' ? 'SCMP_ARCH_AARCH64' : 'SCMP_ARCH_X86_64'],
+  syscalls: [
+    ...[family.inet, family.inet6].map((domain) => [
+      { index: 0, value: domain, op: 'SCMP_CMP_EQ' },
+      { index: 1, value: kindMask, valueTwo: raw, op: 'SCMP_CMP_MASKED_EQ' },
+    ]),
+    [{ index: 0, value: family.packet, op: 'SCMP_CMP_EQ' }],
+  ].map((args) => ({ names: ['socket'], action: 'SCMP_ACT_ERRNO', errnoRet: constants.errno.EPERM, args })),
+};
 
 export interface BundlePaths {
   readonly bundleDir: string;
@@ -84,6 +105,7 @@ export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
       createRuntime: [{ path: paths.relay, args: ['coppice-relay', '--gate', paths.gateSocket] }],
     },
     linux: {
+      seccomp,
       namespaces: [
         { type: 'pid' },
         { type: 'ipc' },

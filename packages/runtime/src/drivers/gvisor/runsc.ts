@@ -85,6 +85,8 @@ export class Runsc {
       '--file-access=shared',
       // Its kernel then runs as nobody and asks its file server for every file, instead of opening them as root.
       '--directfs=false',
+      // What the bundle says about system calls counts.
+      '--oci-seccomp',
       // The relay stands in the sandbox's cgroup already, and what it starts is born there.
       '--ignore-cgroups',
       verb,
