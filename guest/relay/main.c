@@ -21,7 +21,7 @@ void die(const char *what) {
 
 static void usage(void) {
   fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --layers OPTIONS --root PATH\n"
-          "                     --tmp PATH [--workspace DIRECTORY --workspace-place PATH [--workspace-identity IDENTITY]] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
+          "                     --tmp PATH [--workspace-place PATH [--workspace DIRECTORY [--workspace-identity IDENTITY]]] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
           "       coppice-relay --gate PATH\n");
   exit(64);
 }
@@ -76,7 +76,7 @@ static struct plan parse(int argc, char **argv) {
   }
   if (plan.socket == NULL || plan.hold_socket == NULL || plan.gate_socket == NULL) usage();
   if (plan.netns == NULL || plan.layers == NULL || plan.root == NULL || plan.tmp == NULL) usage();
-  if ((plan.workspace == NULL) != (plan.workspace_place == NULL)) usage();
+  if (plan.workspace != NULL && plan.workspace_place == NULL) usage();
   if (at + 1 >= argc || strcmp(argv[at], "--") != 0) usage();
   plan.command = argv + at + 1;
   return plan;

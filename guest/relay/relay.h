@@ -24,9 +24,9 @@ struct plan {
   const char *layers; /* of the overlay, as options of its mount */
   const char *root;   /* where the overlay goes */
   const char *tmp;    /* where its /tmp is shown once more, outside of what the sandbox can change */
-  const char *workspace;       /* a directory of the host that becomes its /workspace, or NULL */
+  const char *workspace;       /* a directory of the host that becomes its /workspace, or NULL for its own */
   const char *workspace_identity; /* what it must be, or NULL */
-  const char *workspace_place; /* where that is shown, likewise */
+  const char *workspace_place; /* where that is shown, likewise; NULL where nothing is mounted on /workspace */
   char **command;     /* starts the sandbox, by way of the gate */
 };
 

@@ -60,6 +60,15 @@ static void make_place(int root, const char *name, enum place_kind kind, mode_t 
   close(place);
 }
 
+/* A directory of the sandbox's own, as a mount. */
+static int own_place(int root, const char *name, mode_t mode) {
+  int place = open_place(root, name, place_led_to, mode);
+  int tree = place < 0 ? -1 : clone_place(place);
+  if (tree < 0) die(name);
+  close(place);
+  return tree;
+}
+
 static void show_at(int tree, const char *place) {
   if (syscall(SYS_move_mount, tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0) die(place);
   close(tree);
@@ -84,14 +93,12 @@ void prepare_root(const struct plan *plan) {
   if (root < 0) die(plan->root);
   for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) make_place(root, directories[i], place_directory, 0755);
   make_place(root, "run/coppice-agent", place_file, 0755);
-  int tmp = open_place(root, "tmp", place_led_to, 01777);
-  int tree = tmp < 0 ? -1 : clone_place(tmp);
-  if (tree < 0) die("/tmp of the sandbox");
-  show_at(tree, plan->tmp);
-  close(tmp);
+  show_at(own_place(root, "tmp", 01777), plan->tmp);
   if (plan->workspace != NULL) {
     make_place(root, "workspace", place_directory, 0755);
     show_at(find_workspace(plan), plan->workspace_place);
+  } else if (plan->workspace_place != NULL) {
+    show_at(own_place(root, "workspace", 0755), plan->workspace_place);
   }
   close(root);
 }

@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
@@ -211,6 +212,24 @@ describe.each([
         expect((await shellIn(one, script(name))).stdout, name).toBe('0\n');
         expect(statSync(join(workspaceDir, name))).toMatchObject({ uid: 1000, gid: 1001, mode: 0o100755 });
       }
+    });
+
+    test('is not of a fork, which goes on with a /workspace of its own', async ({ skip }) => {
+      if (missing !== undefined) skip(missing);
+      await using bench = await DriverWorkbench.open(await tinyImage(), make);
+      const workspaceDir = join(bench.home, 'given');
+      mkdirSync(workspaceDir);
+      const first = bench.spec({ workspaceDir });
+      const source = await bench.driver.start(first);
+      await shellIn(source.guest, 'echo shared > /workspace/shared');
+      const memoryDir = join(bench.home, 'memory');
+      const second = bench.spec();
+      await source.checkpoint(memoryDir, async () => {
+        execFileSync('cp', ['--archive', join(first.diskDir, 'upper'), second.diskDir]);
+      });
+      const { guest } = await bench.driver.restore(second, memoryDir);
+      expect((await shellIn(guest, 'echo own > /workspace/own; ls /workspace')).stdout).toBe('own\n');
+      expect(readdirSync(workspaceDir)).toEqual(['shared']);
     });
 
     test('is not forgotten where the memory had none: it is mounted, or refused', async ({ skip }) => {

@@ -98,11 +98,13 @@ export class GvisorDriver implements Driver {
   }
 
   start(spec: MachineSpec): Promise<Machine> {
-    return this.#launch(spec, (runsc, { bundleDir }) => runsc.startCommand(spec.id, bundleDir));
+    const hasWorkspace = spec.workspaceDir !== undefined;
+    return this.#launch(spec, hasWorkspace, (runsc, { bundleDir }) => runsc.startCommand(spec.id, bundleDir));
   }
 
+  /** Memory of a sandbox with a workspace goes on only where something is mounted there; without one, its own /workspace. */
   restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
-    return this.#launch(spec, (runsc, { bundleDir }) =>
+    return this.#launch(spec, true, (runsc, { bundleDir }) =>
       runsc.restoreCommand(spec.id, bundleDir, checkpointDir),
     );
   }
@@ -151,7 +153,11 @@ export class GvisorDriver implements Driver {
     await this.#cgroups.release();
   }
 
-  async #launch(spec: MachineSpec, command: (runsc: Runsc, paths: Paths) => string[]): Promise<Machine> {
+  async #launch(
+    spec: MachineSpec,
+    mountsWorkspace: boolean,
+    command: (runsc: Runsc, paths: Paths) => string[],
+  ): Promise<Machine> {
     checkSpec(spec);
     const netns = this.#checkNetns(spec);
     const { runsc } = await this.#prepare();
@@ -170,11 +176,12 @@ export class GvisorDriver implements Driver {
       const shim = makeShimLayer(join(this.#dir, 'shim'));
       for (const place of [paths.rootDir, paths.tmpDir, paths.workspaceDir])
         mkdirSync(place, { recursive: true });
+      const workspacePlace = mountsWorkspace ? paths.workspaceDir : undefined;
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
         rootDir: paths.rootDir,
         tmpDir: paths.tmpDir,
-        workspaceDir: paths.workspaceDir,
+        workspaceDir: workspacePlace,
         gateSocket: paths.gateSocket,
         ...this.#options.programs,
       });
@@ -188,13 +195,9 @@ export class GvisorDriver implements Driver {
         rootDir: paths.rootDir,
         tmpDir: paths.tmpDir,
         workspace:
-          spec.workspaceDir === undefined
+          workspacePlace === undefined
             ? undefined
-            : {
-                directory: spec.workspaceDir,
-                identity: spec.workspaceIdentity,
-                place: paths.workspaceDir,
-              },
+            : { place: workspacePlace, directory: spec.workspaceDir, identity: spec.workspaceIdentity },
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
         command: command(runsc, paths),
       });

@@ -50,7 +50,8 @@ export interface BundlePaths {
   readonly rootDir: string;
   /** Where the relay shows the sandbox's /tmp and its workspace: runsc would follow links on the way to the originals. */
   readonly tmpDir: string;
-  readonly workspaceDir: string;
+  /** Undefined where nothing is mounted on /workspace. */
+  readonly workspaceDir: string | undefined;
   readonly agent: string;
   readonly relay: string;
   readonly gateSocket: string;
@@ -98,7 +99,7 @@ export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
       bind(agentInside, paths.agent, ['ro']),
       // Asked for by name, or gVisor would put a filesystem of memory over an empty /tmp, which no snapshot keeps.
       bind('/tmp', paths.tmpDir, ['rw']),
-      ...(spec.workspaceDir === undefined ? [] : [bind('/workspace', paths.workspaceDir, ['rw'])]),
+      ...(paths.workspaceDir === undefined ? [] : [bind('/workspace', paths.workspaceDir, ['rw'])]),
     ],
     // Between the making of the sandbox and its first instruction: there it waits for its network.
     hooks: {

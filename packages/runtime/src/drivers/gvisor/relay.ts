@@ -6,9 +6,10 @@ import { CoppiceError } from '@coppice/protocol';
 import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
 
 interface RelayWorkspace {
-  readonly directory: string;
-  readonly identity: string | undefined;
   readonly place: string;
+  /** Of the host, and what it must be; the sandbox's own /workspace where there is none. */
+  readonly directory: string | undefined;
+  readonly identity: string | undefined;
 }
 
 export interface RelayOptions {
@@ -23,7 +24,7 @@ export interface RelayOptions {
   readonly rootDir: string;
   /** Where it shows the sandbox's /tmp, for the bundle. */
   readonly tmpDir: string;
-  /** A directory of the host, and where it shows that, likewise. */
+  /** Where it shows what becomes its /workspace, likewise. */
   readonly workspace?: RelayWorkspace | undefined;
   readonly cgroupFiles: readonly string[];
   /** Starts the sandbox, by way of the gate. */
@@ -124,7 +125,8 @@ export class Relay {
 }
 
 const workspaceArgs = ({ directory, identity, place }: RelayWorkspace): string[] => [
-  ...['--workspace', directory, '--workspace-place', place],
+  ...['--workspace-place', place],
+  ...(directory === undefined ? [] : ['--workspace', directory]),
   ...(identity === undefined ? [] : ['--workspace-identity', identity]),
 ];
 
