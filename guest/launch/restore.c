@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -168,6 +169,29 @@ static pid_t read_pid(const struct yard *yard) {
   return got > 0 ? (pid_t)atoi(text) : 0;
 }
 
+static bool has_given_up(const struct yard *yard) {
+  char path[text_limit + 8], line[600];
+  bool found = false;
+  snprintf(path, sizeof path, "%s/log", yard->top);
+  FILE *log = fopen(path, "re");
+  while (log && !found && fgets(line, sizeof line, log)) found = strstr(line, "Killing processes because of failure") != NULL;
+  if (log) fclose(log);
+  return found;
+}
+
+/* A restore takes as long as it takes. But one that failed may wait without end for a process that it did not kill. */
+static int await_criu(pid_t pid, const struct yard *yard) {
+  enum { look_every_ms = 1000, looks_after_failure = 5 };
+  int ended = (int)syscall(SYS_pidfd_open, pid, 0), status = 0;
+  struct pollfd end = {.fd = ended, .events = POLLIN};
+  for (int looks = 0; ended >= 0 && poll(&end, 1, look_every_ms) <= 0;)
+    if (has_given_up(yard) && ++looks == looks_after_failure) kill(pid, SIGKILL);
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (ended >= 0) close(ended);
+  return status;
+}
+
 static bool run_criu(const struct message *request, const struct yard *yard, int cgroup, pid_t *init, char *reason) {
   char hook[text_limit];
   snprintf(hook, sizeof hook, "/proc/%d/exe", (int)getpid());
@@ -178,9 +202,7 @@ static bool run_criu(const struct message *request, const struct yard *yard, int
     if (unshare(CLONE_NEWCGROUP) == 0) exec_criu(request, yard, hook);
     _exit(127);
   }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  int status = await_criu(pid, yard);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail_with_log(yard, status, reason);
   *init = read_pid(yard);
   return *init > 0 || fail(reason, "CRIU did not say what it restored");
