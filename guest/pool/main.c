@@ -196,9 +196,8 @@ static void put(struct queue *queue, struct job *job) {
 
 /* What takes as long as a sandbox makes it. */
 static int is_slow(const struct job *job) {
-  static const char *const names[] = {"compare",         "copy",    "copy-content", "extents",
-                                      "filesystem-sync", "measure", "remove",       "share-pages",
-                                      "subvolume-delete"};
+  static const char *const names[] = {"compare", "copy",    "copy-content", "extents",     "filesystem-sync",
+                                      "list",    "measure", "remove",       "share-pages", "subvolume-delete"};
   for (size_t index = 0; job->name != NULL && index < sizeof names / sizeof *names; index++)
     if (strcmp(job->name, names[index]) == 0) return 1;
   return 0;

@@ -80,8 +80,68 @@ static int describe(struct reply *reply, int directory, const char *name) {
   return 1;
 }
 
-/* ROOT PATH -> the entries of one directory, in no order; no link is followed on the way */
+/* The first names of a directory in their order, as many as there is room for. While not all fit it is a heap, the last on top. */
+struct names_page {
+  char **names;
+  size_t count, room;
+  int more;
+};
+
+static void sift_down(struct names_page *page, size_t at) {
+  for (;;) {
+    size_t largest = at;
+    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < page->count; child++)
+      if (strcmp(page->names[child], page->names[largest]) > 0) largest = child;
+    if (largest == at) return;
+    char *name = page->names[at];
+    page->names[at] = page->names[largest];
+    page->names[largest] = name;
+    at = largest;
+  }
+}
+
+static int add_name(struct names_page *page, const char *name) {
+  int full = page->count == page->room;
+  if (full) page->more = 1;
+  if (full && strcmp(name, page->names[0]) >= 0) return 0;
+  char *copy = strdup(name);
+  if (copy == NULL) return -1;
+  if (!full) {
+    page->names[page->count++] = copy;
+    if (page->count == page->room)
+      for (size_t at = page->count / 2 + 1; at > 0; at--) sift_down(page, at - 1);
+    return 0;
+  }
+  free(page->names[0]);
+  page->names[0] = copy;
+  sift_down(page, 0);
+  return 0;
+}
+
+static int by_name(const void *one, const void *other) { return strcmp(*(char *const *)one, *(char *const *)other); }
+
+static int read_page(DIR *stream, const char *after, struct names_page *page) {
+  struct dirent *entry;
+  while ((errno = 0, entry = readdir(stream)) != NULL) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (is_cancelled()) return -1;
+    if (strcmp(entry->d_name, after) > 0 && add_name(page, entry->d_name) < 0) return -1;
+  }
+  if (errno != 0) return -1;
+  if (page->count > 0) qsort(page->names, page->count, sizeof *page->names, by_name);
+  return 0;
+}
+
+/*
+ * ROOT PATH AFTER COUNT -> the entries of one directory in the order of their names, from the one after AFTER on, COUNT at most;
+ * last a field that is "more" or "end". No link is followed on the way.
+ */
 static int list(struct request *request, struct reply *reply) {
+  uint64_t most;
+  if (parse_number(request->fields[3].data, &most) < 0 || most == 0 || most > 1000000) {
+    errno = EINVAL;
+    return fail(reply, "take %s as a number of entries", request->fields[3].data);
+  }
   int root = open_directory(reply, request->fields[0].data);
   if (root < 0) return -1;
   int directory = open_beneath(root, request->fields[1].data, O_RDONLY | O_DIRECTORY);
@@ -92,17 +152,18 @@ static int list(struct request *request, struct reply *reply) {
     close(directory);
     return fail(reply, "list /%s", request->fields[1].data);
   }
-  int result = 0;
-  struct dirent *entry;
-  while (result >= 0 && (errno = 0, entry = readdir(stream)) != NULL) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    result = is_cancelled() ? -1 : describe(reply, dirfd(stream), entry->d_name);
-  }
-  if (result >= 0 && errno != 0) result = -1;
+  struct names_page page = {.room = (size_t)most, .names = calloc((size_t)most, sizeof(char *))};
+  int result = page.names == NULL ? -1 : read_page(stream, request->fields[2].data, &page);
+  for (size_t index = 0; result >= 0 && index < page.count; index++)
+    result = is_cancelled() ? -1 : describe(reply, dirfd(stream), page.names[index]);
   int saved = errno;
+  for (size_t index = 0; index < page.count; index++) free(page.names[index]);
+  free(page.names);
   closedir(stream);
   errno = saved;
-  return result < 0 ? fail(reply, "list /%s", request->fields[1].data) : 0;
+  if (result < 0) return fail(reply, "list /%s", request->fields[1].data);
+  reply_text(reply, page.more ? "more" : "end");
+  return 0;
 }
 
 /* ROOT PATH -> its entry ("" is the root itself) */
@@ -384,7 +445,7 @@ static int replace_file(struct request *request, struct reply *reply) {
 }
 
 const struct operation_entry tree_operations[] = {
-    {"list", 2, list},
+    {"list", 4, list},
     {"look", 2, look},
     {"look-if", 2, look_if},
     {"compare", 4, compare},

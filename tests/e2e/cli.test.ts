@@ -397,6 +397,12 @@ describe('branches', () => {
     expect(await cli.ok('diff', 'trunk', 'twig-1')).toContain('M /root/file (4 B -> 4 B)');
     expect(await cli.ok('diff', 'trunk', 'twig-1', '/root/file')).toContain('-one\n+two');
     expect(await cli.ok('diff', 'trunk', 'twig-2', '--stat')).toBe('no difference');
+    expect(await cli.ok('diff', 'trunk', 'twig-1', '/root')).toBe('M /root/file (4 B -> 4 B)\n1 modified');
+    expect(await cli.ok('diff', 'trunk', 'twig-1', '/etc')).toBe('no difference');
+    expect(await cli.ok('diff', 'trunk', 'twig-1', '/root/file', '--stat')).toBe('1 modified');
+    expect((await cli.run(['diff', 'trunk', 'twig-1', '/nowhere'])).stderr).toContain(
+      'exists on neither side',
+    );
 
     expect(await cli.ok('merge', 'twig-1', 'trunk', '--dry-run')).toContain('would go into trunk');
     expect(await cli.ok('exec', 'trunk', 'cat', '/root/file')).toBe('one');

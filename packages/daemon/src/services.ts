@@ -112,7 +112,12 @@ export interface Services {
     ): Promise<Imported>;
   };
   readonly compare: {
-    diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff>;
+    diff(
+      from: string,
+      to: string,
+      options: { readonly limit: number; readonly path?: string | undefined },
+      signal?: AbortSignal,
+    ): Promise<Diff>;
     diffFile(
       from: string,
       to: string,

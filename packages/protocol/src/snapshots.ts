@@ -93,6 +93,8 @@ export type Forked = z.infer<typeof forkedSchema>;
 export const diffQuery = z.strictObject({
   from: refSchema,
   to: refSchema,
+  /** Only this, and what is below where it is a directory. */
+  path: guestPathSchema.optional(),
   limit: z.coerce.number().int().min(1).max(100_000).default(10_000),
 });
 const changeKindSchema = z.enum(['added', 'removed', 'modified', 'mode']);
@@ -106,17 +108,25 @@ export const changeSchema = z.object({
   mode_after: z.string().nullable(),
 });
 export type Change = z.infer<typeof changeSchema>;
+const changeSummarySchema = z.object({
+  added: z.number(),
+  removed: z.number(),
+  modified: z.number(),
+  mode: z.number(),
+});
 export const diffSchema = z.object({
   from: z.string(),
   to: z.string(),
   changes: z.array(changeSchema),
   truncated: z.boolean(),
-  summary: z.object({ added: z.number(), removed: z.number(), modified: z.number(), mode: z.number() }),
+  summary: changeSummarySchema,
 });
 export type Diff = z.infer<typeof diffSchema>;
 export const fileDiffQuery = z.strictObject({ from: refSchema, to: refSchema, path: guestPathSchema });
 export const fileDiffSchema = z.object({
   path: z.string(),
+  /** It is one on either side: ask for the list of what differs below it. */
+  directory: z.boolean(),
   binary: z.boolean(),
   unified: z.string(),
   truncated: z.boolean(),
@@ -134,8 +144,13 @@ export const mergedSchema = z.object({
   from: sandboxIdSchema,
   base_snapshot_id: snapshotIdSchema.nullable(),
   applied: z.boolean(),
+  /** The first 10,000; `summary` counts all. */
   changes: z.array(changeSchema),
+  /** The first 10,000; `conflict_count` counts all. */
   conflicts: z.array(z.object({ path: z.string(), ours: changeKindSchema, theirs: changeKindSchema })),
+  truncated: z.boolean(),
+  summary: changeSummarySchema,
+  conflict_count: z.number(),
   /** Taken of the target just before anything was written: restore it to undo the merge. */
   undo_snapshot_id: snapshotIdSchema.nullable(),
 });

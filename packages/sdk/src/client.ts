@@ -38,13 +38,16 @@ export class Client implements Disposable {
     return this.#caller.text('metrics', { signal });
   }
 
-  /** Files that differ. Each side is a snapshot (id, or `sandbox:name`) or a sandbox as it is now. */
+  /**
+   * Files that differ, all or those below a path. Each side is a snapshot (id, or `sandbox:name`) or a sandbox as it is
+   * now.
+   */
   diff(
     from: string,
     to: string,
-    { limit, signal }: { readonly limit?: number } & CallOptions = {},
+    { limit, path, signal }: { readonly limit?: number; readonly path?: string } & CallOptions = {},
   ): Promise<Diff> {
-    return this.#caller.call('diff', { query: { from, to, limit }, signal });
+    return this.#caller.call('diff', { query: { from, to, path, limit }, signal });
   }
 
   diffFile(

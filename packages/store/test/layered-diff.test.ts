@@ -94,11 +94,11 @@ describe('the difference of two trees', () => {
       'modified file /a',
       'mode file /b',
       'removed directory /d',
-      'added directory /n',
       'removed directory /d/e',
+      'removed file /d/e/z',
       'removed file /d/x',
       'removed file /d/y',
-      'removed file /d/e/z',
+      'added directory /n',
       'added file /n/file',
     ]);
     expect(changes[0]).toEqual({ ...file, path: '/a', change: 'modified', sizeBefore: 8, sizeAfter: 19 });
@@ -138,9 +138,32 @@ describe('the difference of two trees', () => {
     });
     expect(brief(await diff(before, after))).toEqual([
       'removed directory /d/e',
-      'removed file /d/y',
       'removed file /d/e/z',
+      'removed file /d/y',
     ]);
+  });
+
+  it('can be asked for what is below a directory alone, for one file, and through a link on the way', async () => {
+    const [before, after] = [await bench.makeTree(), await bench.makeTree()];
+    await bench.inside(after, async (inside) => {
+      await writeFile(join(inside, 'a'), 'other\n');
+      await writeFile(join(inside, 'd', 'x'), 'other\n');
+      await rm(join(inside, 'd', 'e'), { recursive: true });
+      await symlink('d', join(inside, 'way'));
+    });
+    const below = async (path: string): Promise<string[]> => {
+      const changes: TreeChange[] = [];
+      for await (const change of diffTrees(server, before, after, { path })) changes.push(change);
+      return brief(changes);
+    };
+    const inD = ['removed directory /d/e', 'removed file /d/e/z', 'modified file /d/x'];
+    expect(await below('/d')).toEqual(inD);
+    expect(await below('/d/')).toEqual(inD);
+    expect(await below('/d/e')).toEqual(inD.slice(0, 2));
+    expect(await below('/way/x')).toEqual(['modified file /d/x']);
+    expect(await below('/b')).toEqual([]);
+    expect(await below('/')).toEqual(['modified file /a', ...inD, 'added symlink /way']);
+    await expect(below('/nowhere')).rejects.toMatchObject({ code: 'not_found' });
   });
 
   it('keeps names that are not UTF-8 apart', async () => {
@@ -308,6 +331,7 @@ describe('the difference of one file', () => {
     expect(await unifiedDiff(tools, before, after, '/a')).toEqual({ result: 'none', text: '' });
     expect(await unifiedDiff(tools, before, after, '/binary')).toEqual({ result: 'binary', text: '' });
     expect(await unifiedDiff(tools, before, after, '/large')).toEqual({ result: 'too_large', text: '' });
+    expect(await unifiedDiff(tools, before, after, '/d')).toEqual({ result: 'directory', text: '' });
     await expect(unifiedDiff(tools, before, after, '/absent')).rejects.toMatchObject({ code: 'not_found' });
   });
 

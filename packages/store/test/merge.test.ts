@@ -143,12 +143,12 @@ describe('merging', () => {
       'mode /a',
       'added /able',
       'mode /b',
-      'added /made',
-      'added /n',
       'mode /d/e',
       'added /d/n2',
       'added /d/n3',
+      'added /made',
       'added /made/inner',
+      'added /n',
     ]);
     await applyMerge(server, plan, theirs, new UpperWriter(server, ours));
     await bench.inside(ours, async (inside) => {

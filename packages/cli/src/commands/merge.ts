@@ -15,9 +15,9 @@ const conflictLines = (conflicts: Conflicts): string[] =>
   conflicts.map(({ path, ours, theirs }) => `C ${printableName(path)} (here ${ours}, there ${theirs})`);
 
 /** What becomes of the paths that both sides changed; without a side they stop the merge. */
-const settled = (conflicts: Conflicts, prefer: Options['prefer'], from: string, into: string): string => {
-  if (conflicts.length === 0) return '';
-  const count = plural(conflicts.length, 'conflict');
+const settled = (conflicts: number, prefer: Options['prefer'], from: string, into: string): string => {
+  if (conflicts === 0) return '';
+  const count = plural(conflicts, 'conflict');
   if (prefer === undefined) return `; ${count} would stop it`;
   return `; ${count} settled: ${prefer === 'ours' ? `kept as in ${into}` : `taken from ${from}`}`;
 };
@@ -54,7 +54,8 @@ export const define: DefineCommand = (program, cli) => {
           throw withPaths(error, from, into);
         });
       cli.out.result(merged, () => {
-        const changes = plural(merged.changes.length, 'change');
+        const { added, removed, modified, mode } = merged.summary;
+        const changes = plural(added + removed + modified + mode, 'change');
         const done = merged.applied
           ? `merged ${changes} of ${from} into ${into}`
           : `${changes} of ${from} would go into ${into}`;
@@ -65,7 +66,8 @@ export const define: DefineCommand = (program, cli) => {
         return [
           ...merged.changes.map(changeLine),
           ...conflictLines(merged.conflicts),
-          done + settled(merged.conflicts, prefer, from, into),
+          ...(merged.truncated ? ['… and more'] : []),
+          done + settled(merged.conflict_count, prefer, from, into),
           ...undo,
         ].join('\n');
       });

@@ -38,7 +38,7 @@ export function servicesOf(rooms: Rooms): Services {
       import: (file, input, call) => importer.import(file, input, call),
     },
     compare: {
-      diff: (from, to, limit, signal) => compare.diff(from, to, limit, signal),
+      diff: (from, to, options, signal) => compare.diff(from, to, options, signal),
       diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
       merge: (into, input, call) => merger.merge(into, input, call),
       lineage: () => lineage.lineage(),

@@ -109,7 +109,7 @@ export const createHandlers = (services: Services): Handlers => ({
     services.snapshots.forkSnapshot(params.snapshot, body, optionsOf(call)),
   forkSandbox: ({ params, body, ...call }) =>
     services.snapshots.forkSandbox(params.sandbox, body, optionsOf(call)),
-  diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query.limit, signal),
+  diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query, signal),
   diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   lineage: async () => ({ nodes: await services.compare.lineage() }),

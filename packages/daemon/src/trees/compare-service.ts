@@ -6,7 +6,7 @@ import { assertSameImage, type TreeAccess } from './tree-access.ts';
 const octal = (mode: number | null): string | null =>
   mode === null ? null : mode.toString(8).padStart(4, '0');
 
-export const changeView = (change: TreeChange): Change => ({
+const changeView = (change: TreeChange): Change => ({
   path: change.path,
   change: change.change,
   kind: change.kind,
@@ -15,6 +15,33 @@ export const changeView = (change: TreeChange): Change => ({
   mode_before: octal(change.modeBefore),
   mode_after: octal(change.modeAfter),
 });
+
+/** More of them make an answer that takes long to write and to read. A sandbox decides how long its paths are. */
+const mostChars = 16 * 1024 ** 2;
+
+/** The first changes of many, and how many there are of each kind. */
+export class ChangeList {
+  readonly #changes: Change[] = [];
+  readonly #summary = { added: 0, removed: 0, modified: 0, mode: 0 };
+  readonly #limit: number;
+  #chars = 0;
+  #truncated = false;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  add(change: TreeChange): void {
+    this.#summary[change.change] += 1;
+    this.#chars += change.path.length;
+    this.#truncated ||= this.#changes.length === this.#limit || this.#chars > mostChars;
+    if (!this.#truncated) this.#changes.push(changeView(change));
+  }
+
+  view(): Pick<Diff, 'changes' | 'summary' | 'truncated'> {
+    return { changes: this.#changes, summary: this.#summary, truncated: this.#truncated };
+  }
+}
 
 /** What differs between any two of: a snapshot, a sandbox as it is now. */
 export class CompareService {
@@ -27,19 +54,22 @@ export class CompareService {
     this.#server = server;
   }
 
-  async diff(from: string, to: string, limit: number, signal?: AbortSignal): Promise<Diff> {
+  async diff(
+    from: string,
+    to: string,
+    { limit, path }: { readonly limit: number; readonly path?: string | undefined },
+    signal?: AbortSignal,
+  ): Promise<Diff> {
     return this.#trees.withBoth(from, to, signal, async (before, after) => {
       assertSameImage(before, after);
-      const changes: Change[] = [];
-      const summary = { added: 0, removed: 0, modified: 0, mode: 0 };
-      const options = signal === undefined ? {} : { signal };
+      const options = {
+        ...(signal === undefined ? {} : { signal }),
+        ...(path === undefined ? {} : { path }),
+      };
+      const list = new ChangeList(limit);
       const server = this.#server.until(signal);
-      for await (const change of diffTrees(server, before.tree, after.tree, options)) {
-        summary[change.change] += 1;
-        if (changes.length < limit) changes.push(changeView(change));
-      }
-      const total = summary.added + summary.removed + summary.modified + summary.mode;
-      return { from, to, changes, truncated: total > changes.length, summary };
+      for await (const change of diffTrees(server, before.tree, after.tree, options)) list.add(change);
+      return { from, to, ...list.view() };
     });
   }
 
@@ -54,7 +84,8 @@ export class CompareService {
       const tools = { server: this.#server.until(signal), differ: this.#differ };
       const options = signal === undefined ? {} : { signal };
       const { result, text } = await unifiedDiff(tools, before.tree, after.tree, path, options);
-      return { path, binary: result === 'binary', unified: text, truncated: result === 'too_large' };
+      const [directory, binary] = [result === 'directory', result === 'binary'];
+      return { path, directory, binary, unified: text, truncated: result === 'too_large' };
     });
   }
 }

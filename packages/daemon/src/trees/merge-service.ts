@@ -29,13 +29,15 @@ import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
 import type { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
 import { undoOf } from '../snapshots/undo-snapshot.ts';
-import { changeView } from './compare-service.ts';
+import { ChangeList } from './compare-service.ts';
 import { GuestTreeWriter } from './guest-tree-writer.ts';
 import { ancestorsOf, commonAncestor } from './history.ts';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
 
 type MergeInput = z.output<typeof mergeSchema>;
 
+/** Of changes and of conflicts, in an answer. */
+const mostListed = 10_000;
 /** The kernel takes 4,095 bytes, and the agent writes beside its target first. */
 const longestGuestPath = 4_000;
 const takeBackMs = 300_000;
@@ -167,16 +169,9 @@ export class MergeService {
     try {
       journal.step('merge.undo-taken');
       const plan = await this.#plan(into, baseId, undoId, theirsId, signal);
-      const answer = {
-        into: into.id,
-        from: from.id,
-        base_snapshot_id: baseId,
-        changes: plan.changes.map(changeView),
-        conflicts: plan.conflicts.map((conflict) => ({ ...conflict })),
-      };
+      const answer = { into: into.id, from: from.id, base_snapshot_id: baseId, ...viewOf(plan) };
       if (input.dry_run) return { ...answer, applied: false, undo_snapshot_id: null };
-      if (plan.conflicts.length > 0 && input.prefer === undefined)
-        throw conflict(from, into, answer.conflicts);
+      if (plan.conflicts.length > 0 && input.prefer === undefined) throw conflict(from, into, answer);
       if (plan.changes.length === 0 && (plan.conflicts.length === 0 || input.prefer === 'ours')) {
         journal.commit(() => this.#remember(into.id, theirsId));
         return { ...answer, applied: true, undo_snapshot_id: null };
@@ -401,6 +396,21 @@ export class MergeService {
   }
 }
 
+function viewOf(
+  plan: MergePlan,
+): Pick<Merged, 'changes' | 'summary' | 'conflicts' | 'conflict_count' | 'truncated'> {
+  const list = new ChangeList(mostListed);
+  for (const change of plan.changes) list.add(change);
+  const conflicts = plan.conflicts.slice(0, mostListed);
+  const { truncated, ...view } = list.view();
+  return {
+    ...view,
+    conflicts: conflicts.map((conflict) => ({ ...conflict })),
+    conflict_count: plan.conflicts.length,
+    truncated: truncated || conflicts.length < plan.conflicts.length,
+  };
+}
+
 const inMib = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 
 /** Neither as it was nor as it was to become. */
@@ -413,9 +423,13 @@ class HalfMerged extends CoppiceError {
   }
 }
 
-function conflict(from: SandboxRecord, into: SandboxRecord, conflicts: Merged['conflicts']): CoppiceError {
+function conflict(
+  from: SandboxRecord,
+  into: SandboxRecord,
+  { conflicts, conflict_count: count }: Pick<Merged, 'conflicts' | 'conflict_count'>,
+): CoppiceError {
   const paths = conflicts.slice(0, 5).map(({ path }) => path);
-  const more = conflicts.length > paths.length ? ` and ${conflicts.length - paths.length} more` : '';
+  const more = count > paths.length ? ` and ${count - paths.length} more` : '';
   return new CoppiceError(
     'conflict',
     `${from.name} and ${into.name} both changed ${paths.join(', ')}${more}; nothing was written`,

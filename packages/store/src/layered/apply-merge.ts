@@ -1,10 +1,13 @@
 import { CoppiceError } from '@coppice/protocol';
-import type { LayeredTree, MergePlan } from '../layered-tree.ts';
+import type { LayeredTree, MergeConflict, MergePlan, TreeChange } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
 import { FileContent } from './file-content.ts';
 import { attributesOf } from './node-attributes.ts';
+import { splitPath } from './open-beneath.ts';
+import { comparePaths, isBelow } from './path-order.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 import type { NodeAttributes, TreeWriter } from './tree-writer.ts';
+import { Turns } from './turns.ts';
 
 export interface ApplyMergeOptions {
   /** Whose side of each conflict is kept. Without it a plan with conflicts is refused whole. */
@@ -31,26 +34,59 @@ export const applyMerge = async (
       },
     );
   }
-  const modeOnly = new Set(plan.changes.filter(({ change }) => change === 'mode').map(({ path }) => path));
-  const forced = new Set(options.prefer === 'theirs' ? conflicts.map(({ path }) => path) : []);
-  const paths = [...plan.changes.map(({ path }) => path), ...forced].sort();
   const view = new TreeView(server, theirs);
   const merge = new MergeWriter(server, view, writer);
-  const kept: { path: string; node: TreeNode }[] = [];
+  const preferred = options.prefer === 'theirs' ? conflicts : [];
+  const turns = new Turns();
+  let count = 0;
   // What goes away goes first, the deepest before what holds it; what comes needs its parents before it.
-  for (const path of paths.toReversed()) {
-    const node = await view.find(path);
-    if (node === undefined) await writer.remove(path);
-    else kept.push({ path, node });
+  for (const { path, change } of inOrder(plan.changes, preferred, 'backwards')) {
+    await turns.step();
+    if (change === 'removed') await writer.remove(path);
+    count += 1;
   }
-  for (const { path, node } of kept.reverse()) {
-    if (forced.has(path)) await merge.ensureParents(path);
-    if (modeOnly.has(path)) await merge.changeAttributes(path, node);
+  for (const { path, change, isForced } of inOrder(plan.changes, preferred, 'forwards')) {
+    await turns.step();
+    if (change === 'removed') continue;
+    if (isForced) await merge.ensureParents(path);
+    const node = await merge.find(path);
+    if (change === 'mode' && !isForced) await merge.changeAttributes(path, node);
     else await merge.write(path, node);
   }
   await merge.settleDirectories();
-  return paths.length;
+  return count;
 };
+
+interface Step {
+  readonly path: string;
+  readonly change: TreeChange['change'];
+  /** Our side changed it too, and gives way. */
+  readonly isForced: boolean;
+}
+
+/** Both lists as one; each is in the order of paths already. */
+function* inOrder(
+  changes: readonly TreeChange[],
+  preferred: readonly MergeConflict[],
+  direction: 'forwards' | 'backwards',
+): Generator<Step> {
+  const sign = direction === 'forwards' ? 1 : -1;
+  const at = <T>(list: readonly T[], index: number): T | undefined =>
+    list[sign > 0 ? index : list.length - 1 - index];
+  for (let [one, other] = [0, 0]; ; ) {
+    const [change, conflict] = [at(changes, one), at(preferred, other)];
+    if (change === undefined && conflict === undefined) return;
+    const isFirst =
+      conflict === undefined || (change !== undefined && sign * comparePaths(change.path, conflict.path) < 0);
+    if (isFirst && change !== undefined) {
+      one += 1;
+      yield { path: change.path, change: change.change, isForced: false };
+    } else if (conflict !== undefined) {
+      other += 1;
+      yield { path: conflict.path, change: conflict.theirs, isForced: true };
+    }
+  }
+}
 
 class MergeWriter {
   readonly #server: PoolCalls;
@@ -60,6 +96,8 @@ class MergeWriter {
   /** Where a file of theirs that has several names was written first. */
   readonly #firstNames = new Map<string, string>();
   readonly #directories: { path: string; attributes: NodeAttributes }[] = [];
+  /** Where the last look ended: the next path is often in the same directory. */
+  #directory: TreeNode | undefined;
 
   constructor(server: PoolCalls, view: TreeView, writer: TreeWriter) {
     this.#server = server;
@@ -67,14 +105,29 @@ class MergeWriter {
     this.#writer = writer;
   }
 
+  /** In theirs, which stands still. */
+  async find(path: string): Promise<TreeNode> {
+    const relative = path.replace(/^\/+/, '');
+    const { parent, name } = splitPath(relative);
+    const from = this.#directory;
+    const directory =
+      from !== undefined && (parent === from.path || isBelow(parent, from.path))
+        ? await this.#view.findBelow(from, parent.slice(from.path.length))
+        : await this.#view.find(parent);
+    const node = name === '' ? directory : directory && (await this.#view.findBelow(directory, name));
+    if (node === undefined)
+      throw new CoppiceError('internal', `${path} is no longer in the tree that is merged.`);
+    this.#directory = directory;
+    return node;
+  }
+
   /** Where our side removed a directory that theirs wrote in. */
   async ensureParents(path: string): Promise<void> {
     for (let slash = path.indexOf('/', 1); slash > 0; slash = path.indexOf('/', slash + 1)) {
       const directory = path.slice(0, slash);
       if (this.#ensured.has(directory)) continue;
-      const node = await this.#view.find(directory);
-      if (node !== undefined)
-        await this.#writer.makeDirectory(directory, await attributesOf(this.#server, node));
+      const node = await this.find(directory);
+      await this.#writer.makeDirectory(directory, await attributesOf(this.#server, node));
       this.#ensured.add(directory);
     }
   }

@@ -1,7 +1,10 @@
 import type { LayeredTree, TreeChange } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
+import type { LayerListing } from './layer-listing.ts';
 import { bytesOfText } from './path-text.ts';
+import type { TreeEntry } from './tree-entry.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
+import { Turns } from './turns.ts';
 
 /** A change with both of its sides. */
 export interface NodeChange {
@@ -13,6 +16,15 @@ export interface NodeChange {
 
 export interface CompareOptions {
   readonly signal?: AbortSignal;
+  /** Only this, and what it holds where it is a directory; from the root, without a leading slash. */
+  readonly below?: string;
+}
+
+type Part = 'upperBefore' | 'imageBefore' | 'upperAfter' | 'imageAfter';
+
+interface Sides<T> {
+  readonly before: T;
+  readonly after: T;
 }
 
 /** Whether two things that are visible in trees are the same in kind, content, mode, owner and extended attributes. */
@@ -52,52 +64,127 @@ const sameContent = async (server: PoolCalls, before: TreeNode, after: TreeNode)
   return answer?.toString() === 'equal';
 };
 
+/** Deeper than this below, a directory on the way keeps nothing of what it listed. */
+const keptLevels = 16;
+
+interface NodePair {
+  readonly before: TreeNode | undefined;
+  readonly after: TreeNode | undefined;
+}
+
+/** What is in one directory on both sides, name by name. */
+class DirectoryPair {
+  readonly #views: Sides<TreeView>;
+  readonly #directories: NodePair;
+  /** Both sides show the same image here: what neither upper has is the same. */
+  readonly #shared: boolean;
+  readonly #listings: Readonly<Record<Part, LayerListing | undefined>>;
+
+  constructor(views: Sides<TreeView>, { before, after }: NodePair, sameImage: boolean) {
+    this.#views = views;
+    this.#directories = { before, after };
+    this.#shared = sameImage && before?.inImage === true && after?.inImage === true;
+    const image = before && views.before.listImage(before);
+    this.#listings = {
+      upperBefore: before && views.before.listUpper(before),
+      imageBefore: image,
+      upperAfter: after && views.after.listUpper(after),
+      imageAfter: this.#shared ? image : after && views.after.listImage(after),
+    };
+  }
+
+  /** Whether anything in it can differ. */
+  get isOpen(): boolean {
+    const { before, after } = this.#directories;
+    return !this.#shared || before?.inUpper === true || after?.inUpper === true;
+  }
+
+  /** Undefined at the end. A name that shows nothing on either side is passed over. */
+  async next(turns: Turns): Promise<NodePair | undefined> {
+    for (;;) {
+      await turns.step();
+      const found = await this.#entries();
+      if (found === undefined) return undefined;
+      if (this.#shared && found.upperBefore === undefined && found.upperAfter === undefined) continue;
+      const { before, after } = this.#directories;
+      const nodes = {
+        before: before && this.#views.before.combine(before, found.upperBefore, found.imageBefore),
+        after: after && this.#views.after.combine(after, found.upperAfter, found.imageAfter),
+      };
+      if (nodes.before !== undefined || nodes.after !== undefined) return nodes;
+    }
+  }
+
+  release(): void {
+    for (const listing of Object.values(this.#listings)) listing?.release();
+  }
+
+  /** What the layers have under the first name that is left. */
+  async #entries(): Promise<Partial<Record<Part, TreeEntry>> | undefined> {
+    const named: { readonly part: Part; readonly name: Buffer }[] = [];
+    for (const [part, listing] of Object.entries(this.#listings) as [Part, LayerListing | undefined][]) {
+      const name = await listing?.peek();
+      if (name !== undefined) named.push({ part, name });
+    }
+    const first = named.reduce<Buffer | undefined>(
+      (least, { name }) => (least === undefined || name.compare(least) < 0 ? name : least),
+      undefined,
+    );
+    if (first === undefined) return undefined;
+    const taken = new Map<LayerListing, TreeEntry>();
+    const found: Partial<Record<Part, TreeEntry>> = {};
+    for (const { part, name } of named) {
+      if (!name.equals(first)) continue;
+      const listing = this.#listings[part]!;
+      const entry = taken.get(listing) ?? listing.take();
+      taken.set(listing, entry);
+      found[part] = entry;
+    }
+    return found;
+  }
+}
+
 /**
- * What differs between two trees, parents before what is in them, names in order of their text. Looks only where one of
- * the uppers has something when both stand on the same image.
+ * What differs between two trees, what holds something before what it holds, names in the order of their bytes. Looks only
+ * where one of the uppers has something when both stand on the same image, and holds little of either at any time.
  */
 export async function* compareTrees(
   server: PoolCalls,
   before: LayeredTree,
   after: LayeredTree,
-  options: CompareOptions = {},
+  { signal, below = '' }: CompareOptions = {},
 ): AsyncGenerator<NodeChange> {
   const views = { before: new TreeView(server, before), after: new TreeView(server, after) };
-  const roots = { before: await views.before.root(), after: await views.after.root() };
   const sameImage = before.imageDir === after.imageDir;
-  const stack: { before: TreeNode | undefined; after: TreeNode | undefined }[] = [roots];
-  const rootChange = await compareNodes(server, roots.before, roots.after);
-  if (rootChange !== undefined) yield { path: '', change: rootChange, ...roots };
-  const listings = async (view: TreeView, directory: TreeNode | undefined) =>
-    directory === undefined
-      ? { upper: new Map(), image: new Map() }
-      : { upper: await view.listUpper(directory), image: await view.listImage(directory) };
+  const start = { before: await views.before.find(below), after: await views.after.find(below) };
+  const turns = new Turns();
+  const stack: DirectoryPair[] = [];
+  const enter = (nodes: NodePair): void => {
+    const inside = {
+      before: nodes.before?.entry.kind === 'directory' ? nodes.before : undefined,
+      after: nodes.after?.entry.kind === 'directory' ? nodes.after : undefined,
+    };
+    if (inside.before === undefined && inside.after === undefined) return;
+    const pair = new DirectoryPair(views, inside, sameImage);
+    if (!pair.isOpen) return;
+    stack.push(pair);
+    stack.at(-1 - keptLevels)?.release();
+  };
+  const visit = async (nodes: NodePair): Promise<NodeChange | undefined> => {
+    const change = await compareNodes(server, nodes.before, nodes.after);
+    const path = nodes.after?.path ?? nodes.before?.path;
+    return change === undefined || path === undefined ? undefined : { path, change, ...nodes };
+  };
 
-  for (let pair = stack.pop(); pair !== undefined; pair = stack.pop()) {
-    options.signal?.throwIfAborted();
-    const shared = sameImage && pair.before?.inImage === true && pair.after?.inImage === true;
-    if (shared && !pair.before?.inUpper && !pair.after?.inUpper) continue;
-    const [one, other] = await Promise.all([
-      listings(views.before, pair.before),
-      listings(views.after, pair.after),
-    ]);
-    const names = new Set([...one.upper.keys(), ...other.upper.keys()]);
-    if (!shared) for (const name of [...one.image.keys(), ...other.image.keys()]) names.add(name);
-    const deeper: typeof stack = [];
-    for (const name of [...names].sort()) {
-      const nodes = {
-        before: pair.before && views.before.combine(pair.before, one.upper.get(name), one.image.get(name)),
-        after: pair.after && views.after.combine(pair.after, other.upper.get(name), other.image.get(name)),
-      };
-      const change = await compareNodes(server, nodes.before, nodes.after);
-      const path = nodes.after?.path ?? nodes.before?.path;
-      if (change !== undefined && path !== undefined) yield { path, change, ...nodes };
-      const inside = {
-        before: nodes.before?.entry.kind === 'directory' ? nodes.before : undefined,
-        after: nodes.after?.entry.kind === 'directory' ? nodes.after : undefined,
-      };
-      if (inside.before !== undefined || inside.after !== undefined) deeper.push(inside);
+  for (let nodes: NodePair | undefined = start; nodes !== undefined; ) {
+    signal?.throwIfAborted();
+    const change = await visit(nodes);
+    if (change !== undefined) yield change;
+    enter(nodes);
+    nodes = undefined;
+    for (let here = stack.at(-1); here !== undefined && nodes === undefined; here = stack.at(-1)) {
+      nodes = await here.next(turns);
+      if (nodes === undefined) stack.pop();
     }
-    stack.push(...deeper.reverse());
   }
 }

@@ -1,7 +1,14 @@
+import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree, MergeConflict, MergePlan, TreeChange } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
 import { type CompareOptions, compareNodes, compareTrees, type NodeChange } from './compare-trees.ts';
 import { toTreeChange } from './diff-trees.ts';
+import { comparePaths, isBelow } from './path-order.ts';
+import { Turns } from './turns.ts';
+
+/** All of a plan is in memory at once, and a sandbox decides how many paths it names and how long they are. */
+const mostPaths = 1_000_000;
+const mostChars = 128 * 1024 ** 2;
 
 /** Ends of connections and of pipes belong to the processes that made them: they are not carried over. */
 const isCarried = (change: NodeChange): boolean => {
@@ -9,23 +16,8 @@ const isCarried = (change: NodeChange): boolean => {
   return kind !== 'socket' && kind !== 'fifo' && kind !== 'device';
 };
 
-const ancestors = (path: string): string[] => {
-  const found: string[] = [];
-  for (let slash = path.indexOf('/'); slash >= 0; slash = path.indexOf('/', slash + 1)) {
-    found.push(path.slice(0, slash));
-  }
-  return found;
-};
-
-/** Directories that `ours` changed something in that is there still, whichever level below. */
-const changedInside = (ours: ReadonlyMap<string, NodeChange>): Map<string, NodeChange> => {
-  const directories = new Map<string, NodeChange>();
-  for (const change of ours.values()) {
-    if (change.after === undefined) continue;
-    for (const directory of ancestors(change.path)) directories.set(directory, change);
-  }
-  return directories;
-};
+const dropsDirectory = ({ before, after }: NodeChange): boolean =>
+  before?.entry.kind === 'directory' && after?.entry.kind !== 'directory';
 
 /** What files take on a disk; one with several names is counted once. */
 class ContentSizes {
@@ -42,6 +34,102 @@ class ContentSizes {
   }
 }
 
+interface PlannedPath {
+  readonly change: TreeChange;
+  readonly bytes: number;
+  /** What our side did, where the two clash. */
+  clash: TreeChange['change'] | undefined;
+}
+
+interface DroppedDirectory {
+  readonly path: string;
+  readonly planned: PlannedPath;
+}
+
+/** The changes of both sides as they come, in the order of their paths. */
+class Planner {
+  readonly #server: PoolCalls;
+  readonly #sizes = new ContentSizes();
+  readonly #planned: PlannedPath[] = [];
+  readonly #skipped: string[] = [];
+  /** The last path that ours made something else than a directory of, which nothing can be written below. */
+  #blocker: NodeChange | undefined;
+  /** Directories on the way here that theirs did away with, the innermost last. */
+  #dropped: DroppedDirectory[] = [];
+  #chars = 0;
+
+  constructor(server: PoolCalls) {
+    this.#server = server;
+  }
+
+  ours(change: NodeChange): void {
+    const { path, after } = change;
+    if (after !== undefined) for (const { planned } of this.#droppedAbove(path)) planned.clash ??= 'modified';
+    if (after?.entry.kind !== 'directory' && !this.#isBlocked(path)) this.#blocker = change;
+  }
+
+  theirs(change: NodeChange): void {
+    if (!this.#isKept(change)) return;
+    const blocked = this.#isBlocked(change.path) ? this.#blocker?.change : undefined;
+    const planned = this.#add(change, blocked);
+    if (blocked === undefined && dropsDirectory(change))
+      this.#dropped = [...this.#droppedAbove(change.path), { path: change.path, planned }];
+  }
+
+  async both(ourChange: NodeChange, theirChange: NodeChange): Promise<void> {
+    this.ours(ourChange);
+    if (!this.#isKept(theirChange)) return;
+    const difference = await compareNodes(this.#server, ourChange.after, theirChange.after);
+    if (difference !== undefined) this.#add(theirChange, ourChange.change);
+  }
+
+  finish(): MergePlan {
+    const changes: TreeChange[] = [];
+    const conflicts: MergeConflict[] = [];
+    let changedBytes = 0;
+    let conflictBytes = 0;
+    for (const { change, bytes, clash } of this.#planned) {
+      if (clash === undefined) {
+        changes.push(change);
+        changedBytes += bytes;
+      } else {
+        conflicts.push({ path: change.path, ours: clash, theirs: change.change });
+        conflictBytes += bytes;
+      }
+    }
+    return { changes, conflicts, skipped: this.#skipped, changedBytes, conflictBytes };
+  }
+
+  #isKept(change: NodeChange): boolean {
+    this.#chars += change.path.length;
+    if (this.#planned.length + this.#skipped.length >= mostPaths || this.#chars > mostChars)
+      throw new CoppiceError(
+        'too_large',
+        `The merge concerns more than ${mostPaths} paths, or very long ones.`,
+        {
+          hint: 'Pack what is generated or downloaded into archives, or remove it on both sides, and merge then.',
+        },
+      );
+    if (isCarried(change)) return true;
+    this.#skipped.push(`/${change.path}`);
+    return false;
+  }
+
+  #add(change: NodeChange, clash: TreeChange['change'] | undefined): PlannedPath {
+    const planned = { change: toTreeChange(change), bytes: this.#sizes.of(change), clash };
+    this.#planned.push(planned);
+    return planned;
+  }
+
+  #isBlocked(path: string): boolean {
+    return this.#blocker !== undefined && isBelow(path, this.#blocker.path);
+  }
+
+  #droppedAbove(path: string): DroppedDirectory[] {
+    return this.#dropped.filter((dropped) => isBelow(path, dropped.path));
+  }
+}
+
 /**
  * What of the changes from `base` to `theirs` is to be done to `ours`. A path that both sides changed, differently, is a
  * conflict; so is a change below a directory that the other side removed or replaced. Nothing is written.
@@ -53,44 +141,30 @@ export const planMerge = async (
   theirs: LayeredTree,
   options: CompareOptions = {},
 ): Promise<MergePlan> => {
-  const ourChanges = new Map<string, NodeChange>();
-  for await (const change of compareTrees(server, base, ours, options)) ourChanges.set(change.path, change);
-  const busy = changedInside(ourChanges);
-  const changes: TreeChange[] = [];
-  const conflicts: MergeConflict[] = [];
-  const skipped: string[] = [];
-  const sizes = new ContentSizes();
-  let changedBytes = 0;
-  let conflictBytes = 0;
-
-  for await (const theirChange of compareTrees(server, base, theirs, options)) {
-    const { path } = theirChange;
-    const clash = (ourChange: TreeChange['change']): void => {
-      conflicts.push({ path: `/${path}`, ours: ourChange, theirs: theirChange.change });
-      conflictBytes += sizes.of(theirChange);
-    };
-    if (!isCarried(theirChange)) {
-      skipped.push(`/${path}`);
-      continue;
-    }
-    const ourChange = ourChanges.get(path);
-    if (ourChange !== undefined) {
-      const difference = await compareNodes(server, ourChange.after, theirChange.after);
-      if (difference === undefined) continue;
-      clash(ourChange.change);
-      continue;
-    }
-    const blocker = ancestors(path)
-      .map((directory) => ourChanges.get(directory))
-      .find((change) => change !== undefined && change.after?.entry.kind !== 'directory');
-    const dropsDirectory =
-      theirChange.before?.entry.kind === 'directory' && theirChange.after?.entry.kind !== 'directory';
-    if (blocker !== undefined) clash(blocker.change);
-    else if (dropsDirectory && busy.has(path)) clash('modified');
-    else {
-      changes.push(toTreeChange(theirChange));
-      changedBytes += sizes.of(theirChange);
+  const planner = new Planner(server);
+  const turns = new Turns();
+  const [ourChanges, theirChanges] = [ours, theirs].map((tree) =>
+    compareTrees(server, base, tree, options),
+  ) as [AsyncGenerator<NodeChange>, AsyncGenerator<NodeChange>];
+  let [our, their] = await Promise.all([ourChanges.next(), theirChanges.next()]);
+  while (!their.done) {
+    await turns.step();
+    const order = our.done ? 1 : comparePaths(our.value.path, their.value.path);
+    if (order < 0) {
+      planner.ours(our.value);
+      our = await ourChanges.next();
+    } else if (order > 0) {
+      planner.theirs(their.value);
+      their = await theirChanges.next();
+    } else {
+      await planner.both(our.value, their.value);
+      [our, their] = await Promise.all([ourChanges.next(), theirChanges.next()]);
     }
   }
-  return { changes, conflicts, skipped, changedBytes, conflictBytes };
+  // What theirs did away with may still be where ours changed something.
+  for (; !our.done; our = await ourChanges.next()) {
+    await turns.step();
+    planner.ours(our.value);
+  }
+  return planner.finish();
 };

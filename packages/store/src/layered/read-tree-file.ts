@@ -43,6 +43,11 @@ export const resolveInTree = async (
   return parents.at(-1);
 };
 
+export const existsNowhere = (path: string): CoppiceError =>
+  new CoppiceError('not_found', `${path} exists on neither side.`, {
+    hint: 'Compare without a path to list what changed.',
+  });
+
 /** Opens a regular file of a tree for reading, and nothing outside of the tree whatever links say. The caller closes it. */
 export const openTreeFile = async (
   server: PoolCalls,

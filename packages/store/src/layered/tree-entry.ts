@@ -38,14 +38,19 @@ const kinds: Readonly<Record<number, EntryKind>> = {
 
 const headerBytes = 68;
 
+/** The bytes of its name, without the rest. */
+export const nameOf = (record: Buffer): Buffer =>
+  record.subarray(headerBytes, headerBytes + record.readUInt32LE(60));
+
 /** The form is `struct entry_record` in guest/pool/tree.c. */
 export const decodeEntry = (record: Buffer): TreeEntry => {
   const mode = record.readUInt32LE(0);
   const flags = record.readUInt32LE(12);
-  const nameEnd = headerBytes + record.readUInt32LE(60);
+  const nameBytes = nameOf(record);
+  const nameEnd = headerBytes + nameBytes.length;
   const targetEnd = nameEnd + record.readUInt32LE(64);
   return {
-    name: textOfBytes(record.subarray(headerBytes, nameEnd)),
+    name: textOfBytes(nameBytes),
     kind: kinds[mode >>> 12] ?? 'device',
     mode: mode & 0o7777,
     uid: record.readUInt32LE(4),

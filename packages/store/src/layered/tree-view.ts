@@ -1,6 +1,7 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
+import { LayerListing } from './layer-listing.ts';
 import { bytesOfText } from './path-text.ts';
 import { decodeEntry, type TreeEntry } from './tree-entry.ts';
 
@@ -15,10 +16,6 @@ export interface TreeNode {
   readonly inUpper: boolean;
   readonly inImage: boolean;
 }
-
-export type Listing = ReadonlyMap<string, TreeEntry>;
-
-const nothing: Listing = new Map();
 
 /** A sandbox decides how deep its directories lie; each path is text in our memory, and goes to coppice-pool whole. */
 const maxPathChars = 65_536;
@@ -51,12 +48,13 @@ export class TreeView {
     return { entry, path: '', layerDir: this.tree.upperDir, inUpper: true, inImage: true };
   }
 
-  async listUpper(directory: TreeNode): Promise<Listing> {
-    return directory.inUpper ? this.#list(this.tree.upperDir, directory.path) : nothing;
+  /** What its layers have in a directory; undefined where a layer has no part in it. */
+  listUpper({ inUpper, path }: TreeNode): LayerListing | undefined {
+    return inUpper ? new LayerListing(this.#server, this.tree.upperDir, path) : undefined;
   }
 
-  async listImage(directory: TreeNode): Promise<Listing> {
-    return directory.inImage ? this.#list(this.tree.imageDir, directory.path) : nothing;
+  listImage({ inImage, path }: TreeNode): LayerListing | undefined {
+    return inImage ? new LayerListing(this.#server, this.tree.imageDir, path) : undefined;
   }
 
   /** What the overlay makes of a name, given what its layers have under it. */
@@ -91,7 +89,12 @@ export class TreeView {
 
   /** What stands at the path, no link followed; undefined when nothing does. */
   async find(path: string): Promise<TreeNode | undefined> {
-    let node: TreeNode | undefined = await this.root();
+    return this.findBelow(await this.root(), path);
+  }
+
+  /** The same from a directory on. */
+  async findBelow(from: TreeNode, path: string): Promise<TreeNode | undefined> {
+    let node: TreeNode | undefined = from;
     for (const name of path.split('/').filter((part) => part !== '')) {
       if (node === undefined || node.entry.kind !== 'directory') return undefined;
       node = await this.child(node, name);
@@ -103,11 +106,6 @@ export class TreeView {
   async below(directory: TreeNode, name: string): Promise<TreeEntry | undefined> {
     const entry = directory.inImage ? await this.#look(this.tree.imageDir, directory.path, name) : undefined;
     return entry?.whiteout ? undefined : entry;
-  }
-
-  async #list(layerDir: string, path: string): Promise<Listing> {
-    const records = await this.#server.call('list', layerDir, bytesOfText(path));
-    return new Map(records.map((record) => decodeEntry(record)).map((entry) => [entry.name, entry]));
   }
 
   async #look(layerDir: string, directory: string, name: string): Promise<TreeEntry | undefined> {

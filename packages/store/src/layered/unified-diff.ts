@@ -1,15 +1,14 @@
-import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
 import { type CompareOptions, compareNodes } from './compare-trees.ts';
 import { openFileBeneath } from './open-beneath.ts';
-import { resolveInTree } from './read-tree-file.ts';
+import { existsNowhere, resolveInTree } from './read-tree-file.ts';
 import type { TextDiffer } from './text-differ.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 
 export interface UnifiedDiff {
-  /** `none` when both sides are the same; `binary` and `too_large` have no text. */
-  readonly result: 'text' | 'none' | 'binary' | 'too_large';
+  /** `none` when both sides are the same; `directory` when one of them is one. Only `text` has a text. */
+  readonly result: 'text' | 'none' | 'directory' | 'binary' | 'too_large';
   /** In the form of `diff -u`; empty without text. */
   readonly text: string;
 }
@@ -28,10 +27,10 @@ export const unifiedDiff = async (
     [before, after].map((tree) => resolveInTree(new TreeView(server, tree), path, { followLast: false })),
   );
   if (one === undefined && other === undefined) {
-    throw new CoppiceError('not_found', `${path} exists on neither side.`, {
-      hint: 'Compare without a path to list what changed.',
-    });
+    throw existsNowhere(path);
   }
+  if (one?.entry.kind === 'directory' || other?.entry.kind === 'directory')
+    return { result: 'directory', text: '' };
   if ((await compareNodes(server, one, other)) === undefined) return { result: 'none', text: '' };
   const [oldContent, newContent] = await Promise.all([content(one), content(other)]);
   if (oldContent === undefined || newContent === undefined) return { result: 'too_large', text: '' };

@@ -7,6 +7,7 @@ import type { PoolCalls } from '../native/pool-server.ts';
 import { FileContent } from './file-content.ts';
 import { attributesOf, setAttributes } from './node-attributes.ts';
 import { splitPath, withDirectory } from './open-beneath.ts';
+import { isBelow } from './path-order.ts';
 import { bytesOfText } from './path-text.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 import type { NodeAttributes, TreeWriter } from './tree-writer.ts';
@@ -21,6 +22,8 @@ export class UpperWriter implements TreeWriter {
   readonly #server: PoolCalls;
   readonly #tree: LayeredTree;
   readonly #view: TreeView;
+  /** In the upper already: what is written next is often in the same directory. Nobody else writes here. */
+  #directory: TreeNode | undefined;
 
   constructor(server: PoolCalls, tree: LayeredTree) {
     this.#server = server;
@@ -68,7 +71,8 @@ export class UpperWriter implements TreeWriter {
 
   async remove(path: string): Promise<void> {
     const { parent: parentPath, name } = splitPath(path.replace(/^\/+/, ''));
-    const parent = await this.#view.find(parentPath);
+    const known = this.#directory;
+    const parent = known?.path === parentPath ? known : await this.#view.find(parentPath);
     if (parent?.entry.kind !== 'directory') return;
     if ((await this.#view.child(parent, name)) === undefined) return;
     const place = await this.#place(path);
@@ -103,8 +107,11 @@ export class UpperWriter implements TreeWriter {
   async #place(path: string): Promise<{ parent: TreeNode; name: string; path: string }> {
     const relative = path.replace(/^\/+/, '');
     const { parent: parentPath, name } = splitPath(relative);
-    let parent = await this.#view.root();
-    for (const part of parentPath.split('/').filter((component) => component !== '')) {
+    const known = this.#directory;
+    const isOnTheWay = known !== undefined && (known.path === parentPath || isBelow(parentPath, known.path));
+    let parent = isOnTheWay ? known : await this.#view.root();
+    const rest = parentPath.slice(parent.path.length);
+    for (const part of rest.split('/').filter((component) => component !== '')) {
       let next: TreeNode | undefined = await this.#view.child(parent, part);
       if (next?.entry.kind !== 'directory') {
         throw new CoppiceError('not_found', `The directory of ${path} does not exist.`);
@@ -115,6 +122,7 @@ export class UpperWriter implements TreeWriter {
       }
       parent = next;
     }
+    this.#directory = parent;
     return { parent, name, path: relative };
   }
 
@@ -126,6 +134,9 @@ export class UpperWriter implements TreeWriter {
 
   /** Takes away what the upper itself has there: an entry, a whole directory or a whiteout. */
   async #clear(place: { path: string }): Promise<void> {
+    const known = this.#directory;
+    if (known !== undefined && (known.path === place.path || isBelow(known.path, place.path)))
+      this.#directory = undefined;
     await this.#server.call('remove', this.#tree.upperDir, bytesOfText(place.path));
   }
 
