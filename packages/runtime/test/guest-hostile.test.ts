@@ -5,6 +5,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { CoppiceError } from '@coppice/protocol';
@@ -391,6 +392,143 @@ describe('the client, against a hostile agent', () => {
       await expect(guest.announceFork(notice, { timeoutMs })).rejects.toMatchObject({ code: 'timeout' });
       await expect(guest.setHostname('x', { timeoutMs })).rejects.toMatchObject({ code: 'timeout' });
       guest.close();
+    });
+  });
+
+  const hasty = { answerMs: 300, treeMs: 300, stallMs: 300, marginMs: 100 };
+  const patient = { answerMs: 600_000, treeMs: 600_000, stallMs: 600_000, marginMs: 100 };
+
+  /** Starts the first command, which then says a byte now and then and never ends; answers nothing else. */
+  const dripping = (socket: Socket) => {
+    answering(frame(3, 1, u32(7)))(socket);
+    let drip: NodeJS.Timeout | undefined;
+    // After the greeting, and after the answer to the request.
+    socket.once('data', () =>
+      socket.once('data', () => {
+        drip = setInterval(() => socket.write(frame(4, 1, Buffer.from('x'))), 20);
+      }),
+    );
+    socket.on('close', () => clearInterval(drip));
+  };
+
+  const drained = async (chunks: AsyncIterable<unknown>): Promise<void> => {
+    for await (const _ of chunks);
+  };
+
+  it('an agent that never ends a command does not keep it beyond its time, whatever else it says', async () => {
+    await serve(dripping, async (path) => {
+      const guest = await connectGuest(path, { patience: patient });
+      const child = await guest.exec({ argv: ['true'], timeoutMs: 100 });
+      await expect(drained(child.output)).rejects.toMatchObject({
+        code: 'timeout',
+        message: expect.stringContaining('did not end a command that had 0.1 s'),
+      });
+      await expect(child.exit).rejects.toMatchObject({ code: 'timeout' });
+      guest.close();
+    });
+  });
+
+  it('an agent that is silent is given up by every call, and a command without a timeout too', async () => {
+    const path = '/some';
+    const calls: Readonly<Record<string, (guest: Guest) => Promise<unknown>>> = {
+      exec: (guest) => guest.exec({ argv: ['true'] }),
+      startJob: (guest) => guest.startJob({ argv: ['true'] }),
+      listJobs: (guest) => guest.listJobs(),
+      readJob: (guest) => guest.readJob(1, { waitMs: 10 }),
+      signalJob: (guest) => guest.signalJob(1, 9),
+      openPty: (guest) => guest.openPty({ argv: ['true'], cols: 80, rows: 24 }),
+      listPtys: (guest) => guest.listPtys(),
+      attachPty: (guest) => guest.attachPty(1),
+      resizePty: (guest) => guest.resizePty(1, 80, 24),
+      signalPty: (guest) => guest.signalPty(1, 9),
+      stat: (guest) => guest.stat(path),
+      list: (guest) => guest.list(path, {}),
+      read: (guest) => drained(guest.read(path)),
+      write: (guest) => guest.write(path, once('x')),
+      'write of much': (guest) => guest.write(path, once(Buffer.alloc(8 << 20))),
+      writePieces: (guest) => guest.writePieces(path, 1, pieceOf('x')),
+      move: (guest) => guest.move(path, '/other'),
+      remove: (guest) => guest.remove(path, { recursive: true }),
+      link: (guest) => guest.link(path, '/other'),
+      mkdir: (guest) => guest.mkdir(path),
+      watch: (guest) => drained(guest.watch(path, { recursive: true, signal: new AbortController().signal })),
+      pack: (guest) => drained(guest.pack(path)),
+      unpack: (guest) => guest.unpack(path, once('x')),
+      dial: (guest) => guest.dial(80),
+      sync: (guest) => guest.sync(),
+    };
+    async function* pieceOf(text: string) {
+      yield { offsetBytes: 0, bytes: Buffer.from(text) };
+    }
+    await serve(answering(Buffer.alloc(0)), async (place) => {
+      await Promise.all(
+        Object.entries(calls).map(async ([name, call]) => {
+          const guest = await connectGuest(place, { patience: hasty });
+          await expect(call(guest), name).rejects.toMatchObject({
+            code: expect.stringMatching(/^(timeout|unavailable)$/),
+          });
+          guest.close();
+        }),
+      );
+    });
+    await serve(answering(frame(3, 1, u32(7))), async (place) => {
+      const guest = await connectGuest(place, { patience: hasty });
+      const child = await guest.exec({ argv: ['true'] });
+      await expect(drained(child.output)).rejects.toMatchObject({ code: 'unavailable' });
+      guest.close();
+    });
+  });
+
+  it('a file that stops halfway is given up, though the agent is at work on something else', async () => {
+    await serve(dripping, async (path) => {
+      const guest = await connectGuest(path, { patience: { ...patient, stallMs: 300 } });
+      const child = await guest.exec({ argv: ['true'] });
+      const reading = drained(guest.read('/some'));
+      const writing = guest.write('/some', once(Buffer.alloc(8 << 20)));
+      for (const work of [reading, writing])
+        await expect(work).rejects.toMatchObject({
+          code: 'timeout',
+          message: expect.stringContaining('did not go on'),
+        });
+      child.close();
+      guest.close();
+    });
+  });
+
+  it('an agent is waited for while its sandbox is made to stand still', async () => {
+    await serve(answering(Buffer.alloc(0)), async (path) => {
+      const guest = await connectGuest(path, { patience: hasty });
+      const letGo = guest.hold();
+      const call = guest.listJobs();
+      const refused = expect(call).rejects.toMatchObject({ code: 'timeout' });
+      const first = await Promise.race([call.catch(() => 'given up'), sleep(2000, 'waited for')]);
+      expect(first).toBe('waited for');
+      letGo();
+      await refused;
+      guest.close();
+    });
+  });
+
+  it('an agent that takes nothing is asked for no more than fits', async () => {
+    const deaf = (socket: Socket) => {
+      answering(Buffer.alloc(0))(socket);
+      socket.once('data', () => socket.pause());
+    };
+    await serve(deaf, async (path) => {
+      const guest = await connectGuest(path, { patience: patient });
+      const argv = ['true', 'x'.repeat(3 << 20)] as const;
+      const asked = Array.from({ length: 20 }, () => guest.exec({ argv }));
+      const codes = Promise.all(
+        asked.map((call) =>
+          call.then(
+            () => 'started',
+            (error: CoppiceError) => error.message,
+          ),
+        ),
+      );
+      await expect(guest.stat('/')).rejects.toMatchObject({ code: 'unavailable' });
+      guest.close();
+      expect((await codes).filter((message) => message.includes('takes nothing')).length).toBeGreaterThan(5);
     });
   });
 

@@ -51,15 +51,17 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
   const ids = new IdSource(now);
   if (options.restoreBackup) await bringBackupBack(home);
   const state = new State(openDatabase(home.databaseFile, home.backupFile), () => home.reserve.release());
+  const agentAnswerMs = config.limits.agent_answer_s * 1000;
   const drivers: Drivers = {
     container: new ContainerDriver({
       home: home.directory,
       homeKey: home.key,
       programs,
       agentsDir: join(home.directory, 'pool/agents'),
+      agentAnswerMs,
       ...(config.criu === null ? {} : { criuProgram: config.criu }),
     }),
-    gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs }),
+    gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs, agentAnswerMs }),
   };
   const [pool, imageStore] = await Promise.all([
     openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),

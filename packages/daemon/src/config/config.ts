@@ -59,6 +59,8 @@ const configSchema = z.strictObject({
       stalled_sender_s: z.int().min(1).max(86_400).default(600),
       /** How long the head of a request may take to arrive, and how long a JSON document in its body. */
       request_timeout_s: z.int().min(1).max(3600).default(30),
+      /** How long the agent of a sandbox may be silent while something is asked of it; what walks over files gets more. */
+      agent_answer_s: z.int().min(1).max(3600).default(60),
       /** At the port, and as many again at the socket of the home; each at most a sixth of the files it may have open. */
       connections: z.int().min(8).max(100_000).default(1000),
       /** To forwarded ports, all together; one port may have half of them. */

@@ -1,5 +1,5 @@
-import { CoppiceError, type ExecResult, type Exit, type execSchema } from '@coppice/protocol';
-import { GatheredBytes, type GuestProcess, type StreamedChunk } from '@coppice/runtime';
+import { CoppiceError, type ErrorCode, type ExecResult, type Exit, type execSchema } from '@coppice/protocol';
+import { type ExitStatus, GatheredBytes, type GuestProcess, type StreamedChunk } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { GuestAccess, GuestLease } from './guest-access.ts';
 import { outputText, unfinishedTail } from './output-text.ts';
@@ -42,6 +42,8 @@ class CappedOutput {
     return { bytes: whole, cutBytes: this.#seenBytes - whole.length };
   }
 }
+
+const agentIsSilent: ReadonlySet<ErrorCode> = new Set(['timeout', 'unavailable']);
 
 const stdinOf = (input: ExecInput): Buffer | undefined => {
   if (input.stdin !== undefined && input.stdin_base64 !== undefined) {
@@ -89,8 +91,7 @@ export class ExecService {
       const feeding = this.#feed(process, stdin);
       const stdout = new CappedOutput(capBytes);
       const stderr = new CappedOutput(capBytes);
-      for await (const { stream, data } of process.output) (stream === 'stdout' ? stdout : stderr).add(data);
-      const exit = await process.exit;
+      const exit = await this.#follow(process, stdout, stderr);
       await feeding;
       signal?.throwIfAborted();
       const out = stdout.finish();
@@ -111,6 +112,22 @@ export class ExecService {
     } finally {
       signal?.removeEventListener('abort', abort);
       process.close();
+    }
+  }
+
+  /** What came before the agent was given up is of use to the caller. */
+  async #follow(process: GuestProcess, stdout: CappedOutput, stderr: CappedOutput): Promise<ExitStatus> {
+    try {
+      for await (const { stream, data } of process.output) (stream === 'stdout' ? stdout : stderr).add(data);
+      return await process.exit;
+    } catch (error) {
+      if (!(error instanceof CoppiceError) || !agentIsSilent.has(error.code)) throw error;
+      const { code, message, hint, details } = error;
+      const kept = {
+        stdout: outputText(stdout.finish().bytes).text,
+        stderr: outputText(stderr.finish().bytes).text,
+      };
+      throw new CoppiceError(code, message, { hint, details: { ...details, ...kept }, cause: error });
     }
   }
 

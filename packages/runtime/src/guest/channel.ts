@@ -1,4 +1,5 @@
 import { CoppiceError } from '@coppice/protocol';
+import type { CallDeadlines } from './patience.ts';
 import { Piece } from './piece.ts';
 import { frameMaxPayload, frameType, protocolError } from './wire.ts';
 
@@ -7,6 +8,8 @@ export interface ChannelLink {
   send(type: number, channel: number, payload?: Uint8Array): void;
   /** Settles when the bytes are out of the caller's buffer. */
   sendData(channel: number, payload: Uint8Array): Promise<void>;
+  /** The time as deadlines count it: it stands still while the sandbox is made to. */
+  readonly clockMs: number;
   /** Nothing more is wanted of it; that much may still be on its way. */
   forget(channel: number, unclaimedBytes: number): void;
 }
@@ -39,9 +42,24 @@ export class Channel {
   #ended = false;
   #failure: unknown;
   #discarding = false;
+  /** All is sent, and only the agent has something left to say. */
+  #outputEnded = false;
+  readonly #deadlines: CallDeadlines;
+  readonly #openedMs: number;
+  /** When something last moved, or this side last began to wait. */
+  #movedMs: number;
 
-  constructor(link: ChannelLink, id: number, windowBytes: number, sendWindowBytes: number) {
+  constructor(
+    link: ChannelLink,
+    id: number,
+    windowBytes: number,
+    sendWindowBytes: number,
+    deadlines: CallDeadlines,
+  ) {
     this.#link = link;
+    this.#deadlines = deadlines;
+    this.#openedMs = link.clockMs;
+    this.#movedMs = this.#openedMs;
     this.id = id;
     this.#windowBytes = windowBytes;
     this.#receiveCredit = windowBytes;
@@ -61,6 +79,7 @@ export class Channel {
   // ---- from the link ----
 
   receiveData(stream: number, data: Buffer): void {
+    this.#moved();
     this.#receiveCredit -= data.length;
     if (this.#receiveCredit < 0 || this.#inputEnded) throw protocolError('it sent data that was not granted');
     if (this.#discarding) {
@@ -84,6 +103,7 @@ export class Channel {
   }
 
   receiveFrame(type: number, payload: Buffer): void {
+    this.#moved();
     switch (type) {
       case frameType.reply:
         if (this.#replied) throw protocolError('it answered a call twice');
@@ -126,6 +146,27 @@ export class Channel {
     this.#finish.reject(error);
   }
 
+  /** Gives the call up where one of its deadlines has passed. */
+  expire(): void {
+    const { totalMs, replyMs, stallMs, what = 'answer' } = this.#deadlines;
+    const nowMs = this.#link.clockMs;
+    const openMs = nowMs - this.#openedMs;
+    if (totalMs !== undefined && openMs > totalMs) this.cancel(tooLate(what, totalMs));
+    else if (replyMs !== undefined && !this.#replied && openMs > replyMs) this.cancel(tooLate(what, replyMs));
+    else if (stallMs !== undefined && this.#isWaiting && nowMs - this.#movedMs > stallMs)
+      this.cancel(tooLate('go on', stallMs));
+  }
+
+  /** For the agent; not for whoever reads here or has more to send. */
+  get #isWaiting(): boolean {
+    const isRead = this.#readWaiter !== undefined;
+    return isRead || this.#creditWaiters.length > 0 || this.#senders.size > 0 || this.#outputEnded;
+  }
+
+  #moved(): void {
+    this.#movedMs = this.#link.clockMs;
+  }
+
   // ---- for the caller ----
 
   /** The next piece, or undefined at the end of the stream. */
@@ -146,6 +187,7 @@ export class Channel {
       }
       if (this.#failure !== undefined) throw this.#failure;
       if (this.#ended || this.#inputEnded) return undefined;
+      this.#moved();
       await new Promise<void>((resolve) => {
         this.#readWaiter = resolve;
       });
@@ -168,6 +210,7 @@ export class Channel {
   async write(data: Uint8Array): Promise<void> {
     for (let at = 0; at < data.length; ) {
       while (this.#sendCredit === 0 && !this.#ended) {
+        this.#moved();
         await new Promise<void>((resolve) => this.#creditWaiters.push(resolve));
       }
       this.#assertWritable();
@@ -181,6 +224,7 @@ export class Channel {
 
   /** Also settles when the call is over: an agent that reads nothing must not hold up who gave up. */
   async #send(part: Uint8Array): Promise<void> {
+    this.#moved();
     await new Promise<void>((resolve, reject) => {
       this.#senders.add(resolve);
       this.#link
@@ -191,6 +235,8 @@ export class Channel {
   }
 
   end(): void {
+    this.#outputEnded = true;
+    this.#moved();
     if (!this.#ended) this.#link.send(frameType.end, this.id);
   }
 
@@ -243,3 +289,11 @@ export class Channel {
     for (const wake of waiters) wake();
   }
 }
+
+export const restartHint =
+  'If it does not answer other calls either, stop it without a grace and start it again: `coppice stop --grace 0 NAME`, `coppice start NAME`.';
+
+const tooLate = (what: string, timeoutMs: number): CoppiceError =>
+  new CoppiceError('timeout', `the agent of the sandbox did not ${what} within ${timeoutMs / 1000} s`, {
+    hint: restartHint,
+  });

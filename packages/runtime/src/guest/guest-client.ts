@@ -21,6 +21,7 @@ import type {
   WriteOptions,
 } from './guest.ts';
 import type { GuestLink } from './guest-link.ts';
+import type { CallDeadlines } from './patience.ts';
 import type { Piece } from './piece.ts';
 import {
   checkSignal,
@@ -86,7 +87,15 @@ export class GuestClient implements Guest {
 
   async exec(request: ProcessRequest & { readonly emptyInput?: boolean }): Promise<GuestProcess> {
     const inputEnds = request.emptyInput ?? false;
-    const channel = this.#open(operation.exec, encodeProcess(request).finish(), { inputEnds });
+    const { timeoutMs } = request;
+    const { answerMs, marginMs } = this.#link.patience;
+    // The agent keeps the time itself. Where it does not, the call ends all the same.
+    const deadlines =
+      timeoutMs === undefined
+        ? { replyMs: answerMs }
+        : { totalMs: timeoutMs + marginMs, what: `end a command that had ${timeoutMs / 1000} s` };
+    const body = encodeProcess(request).finish();
+    const channel = this.#open(operation.exec, body, { inputEnds, deadlines });
     const reader = new BodyReader(await channel.replied);
     const pid = reader.u32();
     return new RemoteProcess(channel, pid);
@@ -109,7 +118,9 @@ export class GuestClient implements Guest {
       .u64(checkInteger(options.cursor ?? 0, 0, Number.MAX_SAFE_INTEGER, 'the cursor'))
       .u32(checkInteger(options.maxBytes ?? 0, 0, 2 ** 32 - 1, 'maxBytes'))
       .u32(checkInteger(options.waitMs ?? 0, 0, 2 ** 32 - 1, 'waitMs'));
-    return decodeJobLog(await this.#ask(operation.jobRead, body), options.maxBytes || jobReadDefaultBytes);
+    const totalMs = this.#link.patience.answerMs + (options.waitMs ?? 0);
+    const log = await this.#ask(operation.jobRead, body, totalMs);
+    return decodeJobLog(log, options.maxBytes || jobReadDefaultBytes);
   }
 
   async signalJob(id: number, signal: number): Promise<void> {
@@ -126,7 +137,8 @@ export class GuestClient implements Guest {
   }
 
   async attachPty(id: number): Promise<PtyAttachment> {
-    const channel = this.#open(operation.ptyAttach, this.#id(id, 'terminal').finish());
+    const body = this.#id(id, 'terminal').finish();
+    const channel = this.#open(operation.ptyAttach, body, { deadlines: this.#startsSoon });
     await channel.replied;
     return new RemotePty(channel);
   }
@@ -155,7 +167,7 @@ export class GuestClient implements Guest {
     const body = this.#path(path)
       .u32(checkInteger(options.depth ?? 1, 1, 4096, 'the depth'))
       .u32(limit);
-    const result = await this.#call(operation.list, body.finish());
+    const result = await this.#call(operation.list, body.finish(), this.#link.patience.treeMs);
     const truncated = new BodyReader(result.body).u8() !== 0;
     return { entries: decodeAll(new BodyReader(result.data), decodeStat, limit), truncated };
   }
@@ -205,7 +217,8 @@ export class GuestClient implements Guest {
   }
 
   async remove(path: string, options: { recursive?: boolean } = {}): Promise<void> {
-    await this.#do(operation.remove, this.#path(path).u8(options.recursive ? 1 : 0));
+    const { treeMs } = this.#link.patience;
+    await this.#do(operation.remove, this.#path(path).u8(options.recursive ? 1 : 0), treeMs);
   }
 
   async mkdir(path: string, options: { parents?: boolean; mode?: number } = {}): Promise<void> {
@@ -219,7 +232,8 @@ export class GuestClient implements Guest {
 
   watch(path: string, options: { recursive: boolean; signal: AbortSignal }): GuestWatch {
     const body = this.#path(path).u8(options.recursive ? 1 : 0);
-    return new RemoteWatch(this.#open(operation.watch, body.finish()), options.signal);
+    const deadlines = { replyMs: this.#link.patience.treeMs };
+    return new RemoteWatch(this.#open(operation.watch, body.finish(), { deadlines }), options.signal);
   }
 
   pack(path: string): AsyncIterable<Buffer> {
@@ -233,7 +247,7 @@ export class GuestClient implements Guest {
 
   async dial(port: number): Promise<ByteStream> {
     const body = new BodyWriter().u16(checkInteger(port, 1, 65_535, 'the port'));
-    const channel = this.#open(operation.dial, body.finish());
+    const channel = this.#open(operation.dial, body.finish(), { deadlines: this.#startsSoon });
     await channel.replied;
     return new RemoteStream(channel);
   }
@@ -253,7 +267,7 @@ export class GuestClient implements Guest {
   }
 
   async sync(): Promise<void> {
-    await this.#do(operation.sync, new BodyWriter());
+    await this.#do(operation.sync, new BodyWriter(), this.#link.patience.treeMs);
   }
 
   async shutdown(graceMs: number): Promise<void> {
@@ -264,24 +278,41 @@ export class GuestClient implements Guest {
     await this.#link.closed;
   }
 
+  hold(): () => void {
+    return this.#link.hold();
+  }
+
   close(): void {
     this.#link.close();
   }
 
-  #open(op: Operation, body: Buffer, options: { readonly inputEnds?: boolean } = {}): Channel {
+  #open(
+    op: Operation,
+    body: Buffer,
+    options: { readonly inputEnds?: boolean; readonly deadlines?: CallDeadlines } = {},
+  ): Channel {
     return this.#link.open(op, body, { ...options, signal: this.#signal });
   }
 
-  #call(op: Operation, body: Buffer): Promise<{ data: Buffer; body: Buffer }> {
-    return this.#link.call(op, body, this.#signal);
+  #call(op: Operation, body: Buffer, totalMs = this.#link.patience.answerMs) {
+    return this.#link.call(op, body, { signal: this.#signal, deadlines: { totalMs } });
   }
 
-  async #ask(op: Operation, body: BodyWriter): Promise<BodyReader> {
-    return new BodyReader((await this.#call(op, body.finish())).data);
+  async #ask(op: Operation, body: BodyWriter, totalMs?: number): Promise<BodyReader> {
+    return new BodyReader((await this.#call(op, body.finish(), totalMs)).data);
   }
 
-  async #do(op: Operation, body: BodyWriter): Promise<void> {
-    await this.#call(op, body.finish());
+  async #do(op: Operation, body: BodyWriter, totalMs?: number): Promise<void> {
+    await this.#call(op, body.finish(), totalMs);
+  }
+
+  /** It may go on for as long as it likes, once it has begun. */
+  get #startsSoon(): CallDeadlines {
+    return { replyMs: this.#link.patience.answerMs };
+  }
+
+  get #keepsMoving(): CallDeadlines {
+    return { stallMs: this.#link.patience.stallMs };
   }
 
   async *#download(
@@ -289,7 +320,7 @@ export class GuestClient implements Guest {
     body: Buffer,
     maxBytes = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<Buffer, void> {
-    const channel = this.#open(op, body);
+    const channel = this.#open(op, body, { deadlines: this.#keepsMoving });
     let left = maxBytes;
     const take = ({ data }: Piece): Buffer => {
       left -= data.length;
@@ -302,7 +333,7 @@ export class GuestClient implements Guest {
   }
 
   async #upload(op: Operation, body: BodyWriter, data: AsyncIterable<Uint8Array>): Promise<BodyReader> {
-    const channel = this.#open(op, body.finish());
+    const channel = this.#open(op, body.finish(), { deadlines: this.#keepsMoving });
     try {
       for await (const piece of data) {
         if (!channel.open) break;

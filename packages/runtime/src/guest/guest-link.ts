@@ -2,15 +2,18 @@ import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { CoppiceError, type ErrorCode } from '@coppice/protocol';
 import { BodyReader } from './body-reader.ts';
-import { Channel, type ChannelLink } from './channel.ts';
+import { BodyWriter } from './body-writer.ts';
+import { Channel, type ChannelLink, restartHint } from './channel.ts';
 import { FrameDecoder } from './frame-decoder.ts';
 import { GatheredBytes } from './gathered-bytes.ts';
+import { type CallDeadlines, type Patience, patienceOf } from './patience.ts';
 import {
   encodeHeader,
   frameHeaderBytes,
   frameMaxPayload,
   frameType,
   type Operation,
+  operation,
   protocolError,
   requestMore,
   wireMagic,
@@ -25,12 +28,15 @@ export interface GuestLinkOptions {
    * was under way was cut in the middle of a frame.
    */
   readonly unaligned?: boolean;
+  /** How long its answers may take, once it has greeted. */
+  readonly patience?: Patience | undefined;
 }
 
 interface OpenOptions {
   readonly windowBytes?: number;
   readonly inputEnds?: boolean;
   readonly signal?: AbortSignal | undefined;
+  readonly deadlines?: CallDeadlines;
 }
 
 const cancelWith = (channel: Channel, signal: AbortSignal): void => {
@@ -45,6 +51,10 @@ const resultMaxBytes = 64 << 20;
 const sendWindowMaxBytes = 16 << 20;
 /** What may cross the end of a call that was given up, besides its data: its answer, its end, a few credits. */
 const crossingBytes = 2 * frameMaxPayload;
+/** What an agent has not taken: beyond that nothing more is asked of it. */
+const untakenMaxBytes = 32 << 20;
+/** How often deadlines are looked at, while there is a call. */
+const tickMs = 500;
 
 const refusedInside =
   'The sandbox itself refuses it: look at owner and mode there, as with `coppice exec NAME -- ls -ld PATH`.';
@@ -87,9 +97,17 @@ export class GuestLink implements ChannelLink {
   #strayBytes = 0;
   #hasGreeted = false;
   #failure: CoppiceError | undefined;
+  readonly patience: Patience;
+  #clockMs = 0;
+  #ticking: NodeJS.Timeout | undefined;
+  #tickedMs = 0;
+  #holds = 0;
+  #heardMs = 0;
+  #probe: Channel | undefined;
 
   private constructor(stream: Duplex, options: GuestLinkOptions) {
     this.#stream = stream;
+    this.patience = options.patience ?? patienceOf();
     this.closed = this.#gone.promise;
     const decoder = new FrameDecoder(
       {
@@ -100,6 +118,7 @@ export class GuestLink implements ChannelLink {
     );
     stream.on('data', (chunk: Buffer) => {
       if (this.#failure !== undefined) return;
+      this.#heardMs = this.#clockMs;
       try {
         decoder.push(chunk);
       } catch (error) {
@@ -135,16 +154,21 @@ export class GuestLink implements ChannelLink {
   open(
     op: Operation,
     body: Buffer,
-    { windowBytes = defaultWindowBytes, inputEnds = false, signal }: OpenOptions = {},
+    { windowBytes = defaultWindowBytes, inputEnds = false, signal, deadlines = {} }: OpenOptions = {},
   ): Channel {
     if (this.#failure !== undefined) throw this.#failure;
     signal?.throwIfAborted();
+    if (this.#stream.writableLength > untakenMaxBytes)
+      throw new CoppiceError('unavailable', 'the agent of the sandbox takes nothing any more', {
+        hint: restartHint,
+      });
+    this.#startTicking();
     const id = this.#nextId();
     const head = Buffer.allocUnsafe(5);
     head[0] = op;
     head.writeUInt32LE(windowBytes, 1);
     const whole = Buffer.concat([head, body]);
-    const channel = new Channel(this, id, windowBytes, this.#sendWindowBytes);
+    const channel = new Channel(this, id, windowBytes, this.#sendWindowBytes, deadlines);
     this.#channels.set(id, channel);
     this.#stream.cork();
     for (let at = 0; at < whole.length; at += frameMaxPayload) {
@@ -159,8 +183,12 @@ export class GuestLink implements ChannelLink {
   }
 
   /** A request with one answer: its data, and the body of its end. */
-  async call(op: Operation, body: Buffer, signal?: AbortSignal): Promise<{ data: Buffer; body: Buffer }> {
-    const channel = this.open(op, body, { signal });
+  async call(
+    op: Operation,
+    body: Buffer,
+    options: OpenOptions = {},
+  ): Promise<{ data: Buffer; body: Buffer }> {
+    const channel = this.open(op, body, options);
     const gathered = new GatheredBytes();
     for (let piece = await channel.read(); piece !== undefined; piece = await channel.read()) {
       gathered.add(piece.data);
@@ -182,6 +210,20 @@ export class GuestLink implements ChannelLink {
     if (this.#failure === undefined) this.#write(type, 0, channel, payload);
   }
 
+  get clockMs(): number {
+    return this.#clockMs;
+  }
+
+  /** The sandbox is made to stand still: no deadline comes nearer until the function that this returns is called. */
+  hold(): () => void {
+    this.#holds += 1;
+    let held = true;
+    return () => {
+      if (held) this.#holds -= 1;
+      held = false;
+    };
+  }
+
   sendData(channel: number, payload: Uint8Array): Promise<void> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const header = Buffer.allocUnsafe(frameHeaderBytes);
@@ -198,6 +240,49 @@ export class GuestLink implements ChannelLink {
   forget(channel: number, unclaimedBytes: number): void {
     this.#channels.delete(channel);
     this.#strayBytes += unclaimedBytes + crossingBytes;
+  }
+
+  /** One timer for all calls, and none while there is no call: a short one costs nothing. */
+  #startTicking(): void {
+    if (this.#ticking !== undefined) return;
+    this.#tickedMs = performance.now();
+    this.#heardMs = this.#clockMs;
+    this.#ticking = setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  #tick(): void {
+    const nowMs = performance.now();
+    // A daemon that was busy or suspended itself has not heard what there was to hear.
+    const passedMs = Math.min(nowMs - this.#tickedMs, 2 * tickMs);
+    this.#tickedMs = nowMs;
+    if (this.#channels.size === 0) {
+      clearInterval(this.#ticking);
+      this.#ticking = undefined;
+      return;
+    }
+    if (this.#holds > 0) {
+      this.#heardMs = this.#clockMs;
+      return;
+    }
+    this.#clockMs += passedMs;
+    for (const channel of [...this.#channels.values()]) channel.expire();
+    this.#lookForLife();
+  }
+
+  /** An agent answers at once, whatever else it does. One that says nothing is asked; one that then says nothing is given up. */
+  #lookForLife(): void {
+    const silentMs = this.#clockMs - this.#heardMs;
+    const { answerMs } = this.patience;
+    if (silentMs > answerMs) {
+      const silent = new CoppiceError(
+        'unavailable',
+        `the agent of the sandbox has said nothing for ${answerMs / 1000} s`,
+        { hint: restartHint },
+      );
+      for (const channel of [...this.#channels.values()]) channel.cancel(silent);
+    } else if (silentMs > answerMs / 2 && !this.#probe?.open) {
+      this.#probe = this.open(operation.stat, new BodyWriter().string('/', 'the path').finish());
+    }
   }
 
   #greet(): void {
@@ -306,6 +391,7 @@ export class GuestLink implements ChannelLink {
   #fail(error: CoppiceError): void {
     if (this.#failure !== undefined) return;
     this.#failure = error;
+    clearInterval(this.#ticking);
     this.#greeted.promise.catch(() => {});
     this.#greeted.reject(error);
     const channels = [...this.#channels.values()];

@@ -213,6 +213,9 @@ export interface Guest {
   /** TERM to every process, KILL after the grace, then PID 1 ends. */
   shutdown(graceMs: number): Promise<void>;
 
+  /** The sandbox is made to stand still: its silence is no fault until the function that this returns is called. */
+  hold(): () => void;
+
   /** Settles when the connection is gone. */
   readonly closed: Promise<void>;
   close(): void;

@@ -5,6 +5,7 @@ import { CoppiceError } from '@coppice/protocol';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
+import { type Patience, patienceOf } from '../../guest/patience.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
@@ -43,6 +44,8 @@ export interface ContainerDriverOptions {
    * home's own tells them nothing of the host.
    */
   readonly agentsDir?: string;
+  /** How long the agent of a sandbox may be silent while something is asked of it. */
+  readonly agentAnswerMs?: number;
   /** Keeps memory; default: the one this machine has. */
   readonly criuProgram?: string;
 }
@@ -57,8 +60,9 @@ export class ContainerDriver implements Driver {
   /** CRIU does with the privileges of root whatever its images say. */
   readonly takesForeignMemory = false;
   readonly needsNetns = false;
+  readonly #patience: Patience;
   readonly #runRoot: string;
-  readonly #options: Required<Omit<ContainerDriverOptions, 'criuProgram' | 'agentsDir'>>;
+  readonly #options: Required<Omit<ContainerDriverOptions, 'criuProgram' | 'agentsDir' | 'agentAnswerMs'>>;
   readonly #criuProgram: string | undefined;
   readonly #agents: AgentStore;
   readonly #cgroups: HomeCgroups;
@@ -71,6 +75,7 @@ export class ContainerDriver implements Driver {
   #criu: Promise<CriuFinding> | undefined;
 
   constructor(options: ContainerDriverOptions) {
+    this.#patience = patienceOf(options.agentAnswerMs);
     this.#options = { bubblewrap: '/usr/bin/bwrap', standbys: 2, ...options };
     this.#criuProgram = options.criuProgram;
     this.#runRoot = join(options.home, 'run');
@@ -279,7 +284,7 @@ export class ContainerDriver implements Driver {
     const ended = Promise.withResolvers<void>();
     // Watched from the first instant, and not one round trip later: to connect takes longer than that.
     const [guest] = await Promise.all([
-      connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs }),
+      connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs, patience: this.#patience }),
       this.#launcher.watch(init, ended.resolve),
     ]);
     const { slot, agent, watchesModes = false } = readMachineRecord(runDir) ?? {};

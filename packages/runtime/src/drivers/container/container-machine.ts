@@ -48,6 +48,7 @@ export class ContainerMachine implements Machine {
   readonly #gone = Promise.withResolvers<void>();
   #lastUsage: MachineUsage | undefined;
   #ended = false;
+  #letGo: (() => void) | undefined;
 
   constructor(parts: ContainerParts) {
     this.#parts = parts;
@@ -67,11 +68,23 @@ export class ContainerMachine implements Machine {
   }
 
   async freeze(): Promise<void> {
-    await this.#parts.cgroup.freeze();
+    this.#letGo ??= this.guest.hold();
+    try {
+      await this.#parts.cgroup.freeze();
+    } catch (error) {
+      this.#goOn();
+      throw error;
+    }
   }
 
   async thaw(): Promise<void> {
     await this.#parts.cgroup.thaw();
+    this.#goOn();
+  }
+
+  #goOn(): void {
+    this.#letGo?.();
+    this.#letGo = undefined;
   }
 
   async setLimits(limits: MachineLimits): Promise<void> {
@@ -95,6 +108,7 @@ export class ContainerMachine implements Machine {
     const criu = await this.#parts.findCriu();
     const mark = new CheckpointMark(runDir);
     mark.set();
+    const letGo = this.guest.hold();
     try {
       const lent = await borrowDescriptors(launcher.program, this.pid);
       const startedMs = performance.now();
@@ -112,6 +126,7 @@ export class ContainerMachine implements Machine {
       namePagesByProcess(directory);
       return { pauseMs };
     } finally {
+      letGo();
       mark.remove();
     }
   }

@@ -6,6 +6,7 @@ import { makeCgroup, writeCgroupFile } from '../../cgroups/cgroup-files.ts';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
 import { connectGuest } from '../../guest/connect-guest.ts';
+import { type Patience, patienceOf } from '../../guest/patience.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
@@ -26,6 +27,8 @@ export interface GvisorDriverOptions {
   readonly programs: { readonly agent: string; readonly relay: string };
   /** Default: the one this machine has. */
   readonly runscProgram?: string;
+  /** How long the agent of a sandbox may be silent while something is asked of it. */
+  readonly agentAnswerMs?: number;
 }
 
 const kernelEndsWithinMs = 2000;
@@ -50,6 +53,7 @@ export class GvisorDriver implements Driver {
   /** It is read inside a kernel that is itself isolated. */
   readonly takesForeignMemory = true;
   readonly needsNetns = true;
+  readonly #patience: Patience;
   readonly #options: GvisorDriverOptions;
   /** Of this driver alone: another one takes what it finds among its own for its own. */
   readonly #dir: string;
@@ -58,6 +62,7 @@ export class GvisorDriver implements Driver {
   #ready: Promise<{ runsc: Runsc; platform: Platform }> | undefined;
 
   constructor(options: GvisorDriverOptions) {
+    this.#patience = patienceOf(options.agentAnswerMs);
     this.#options = options;
     this.#dir = join(options.home, 'gvisor');
     this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
@@ -234,7 +239,7 @@ export class GvisorDriver implements Driver {
     return new GvisorMachine({
       id,
       pid: identity.pid,
-      guest: await connectGuest(socket, { unaligned: true }),
+      guest: await connectGuest(socket, { unaligned: true, patience: this.#patience }),
       runsc,
       cgroup: this.#cgroups.group(id),
       holdSocket,

@@ -30,6 +30,7 @@ export class GvisorMachine implements Machine {
   readonly guest: Guest;
   readonly exited: Promise<void>;
   readonly #parts: GvisorMachineParts;
+  #letGo: (() => void) | undefined;
 
   constructor(parts: GvisorMachineParts) {
     this.id = parts.id;
@@ -39,12 +40,24 @@ export class GvisorMachine implements Machine {
     this.exited = this.#waitForEnd();
   }
 
-  freeze(): Promise<void> {
-    return this.#parts.cgroup.freeze();
+  async freeze(): Promise<void> {
+    this.#letGo ??= this.guest.hold();
+    try {
+      await this.#parts.cgroup.freeze();
+    } catch (error) {
+      this.#goOn();
+      throw error;
+    }
   }
 
-  thaw(): Promise<void> {
-    return this.#parts.cgroup.thaw();
+  async thaw(): Promise<void> {
+    await this.#parts.cgroup.thaw();
+    this.#goOn();
+  }
+
+  #goOn(): void {
+    this.#letGo?.();
+    this.#letGo = undefined;
   }
 
   async setLimits(limits: MachineLimits): Promise<void> {
@@ -76,6 +89,7 @@ export class GvisorMachine implements Machine {
     const { runsc, holdSocket, pausedMark } = this.#parts;
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const hold = await holdRelay(holdSocket);
+    const letGo = this.guest.hold();
     const startedMs = performance.now();
     writeFileSync(pausedMark, '');
     try {
@@ -89,6 +103,7 @@ export class GvisorMachine implements Machine {
     } finally {
       rmSync(pausedMark, { force: true });
       hold.release();
+      letGo();
     }
     return { pauseMs: performance.now() - startedMs };
   }
