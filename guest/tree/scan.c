@@ -24,6 +24,7 @@
 /* Nothing of a clone is in a cache: what changed is looked at there as long as that is less than a part of all. */
 #define SIFTED_MAX 64
 #define WALK_IS_QUICKER 16
+#define PAGE 4096
 
 struct walk {
   bool skips; /* directories that a restore has not touched */
@@ -42,7 +43,8 @@ struct walk {
   struct map large_sizes;
   bool known_built;
   int64_t racy_from;
-  int tree, live; /* the directory that is walked; the one that it was cloned from, or -1 */
+  int tree, origin; /* the directory that is walked; the one that it was cloned from, or -1 */
+  int live;         /* that one where it can be walked in place of the clone, or -1 */
   uint64_t tree_dev, live_dev;
   struct map since; /* inodes that have */
 };
@@ -205,6 +207,36 @@ static void build_known(struct walk *walk) {
   }
 }
 
+/*
+ * A clone on btrfs can hold a file whose name was written down when its bytes had not been: then it is shorter than it was, mostly
+ * empty. Whether `item`, of which `content` was read in the clone, is such a one, can be seen by the file that it was cloned from.
+ */
+static bool is_caught(struct walk *walk, const char *path, const struct item *item, const struct content *content,
+                      struct content_memory *memory) {
+  if (item->ctime_ns < walk->options->caught_from) return false;
+  const char *name;
+  const int dir = parent_below(walk->origin, path, &name);
+  struct item live = {.name = (char *)name};
+  if (dir < 0) live.error = errno;
+  else item_look(dir, &live);
+  bool caught;
+  if (live.error || live.ino != item->ino || live.type != 'f') {
+    /* It is gone, and nothing tells what it was. What is cut short ends with a whole page. */
+    caught = content->size % PAGE == 0;
+  } else if (live.ctime_ns != item->ctime_ns) {
+    /* Somebody goes on with it. What was there already may be anything; what was just made is not empty for long. */
+    caught = content->size == 0 && live.size > 0;
+  } else {
+    struct content now;
+    const struct known_contents nothing = {0};
+    caught = content->size != live.size;
+    if (!caught && content->size && content_take(walk->store, dir, name, path, false, &nothing, memory, &now))
+      caught = !now.unsettled && now.stat.st_ino == item->ino && memcmp(now.hash, content->hash, HASH_LEN) != 0;
+  }
+  if (dir >= 0) close(dir);
+  return caught;
+}
+
 struct take_job {
   struct walk *walk;
   int fd;
@@ -215,8 +247,9 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   struct take_job *job = context;
   struct item *item = job->items[at];
   struct walk *walk = job->walk;
-  char path[4096 + 256];
-  const size_t len = walk->path.len < 4096 ? walk->path.len : 4096;
+  char short_path[1024], *path = short_path;
+  const size_t len = walk->path.len;
+  if (len + item->name_len + 2 > sizeof short_path) path = must_alloc(len + item->name_len + 2);
   memcpy(path, walk->path.data, len);
   if (len) path[len] = '/';
   memcpy(path + len + (len ? 1 : 0), item->name, item->name_len + 1);
@@ -224,10 +257,15 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   const struct known_contents known = {walk, find_known, has_large};
   if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, &known, memory, &content)) {
     item->gone = true;
+    if (path != short_path) free(path);
     return;
   }
   const bool same = item->old && item->old->type == 'f' && item->location.pack && memcmp(content.hash, item->hash, HASH_LEN) == 0;
   item_stat(item, &content.stat);
+  if (walk->origin >= 0 && walk->options->caught_from && is_caught(walk, path, item, &content, memory)) {
+    char *caught = must_strdup(path), *none = NULL;
+    if (!__atomic_compare_exchange_n(&walk->result->caught, &none, caught, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) free(caught);
+  }
   item->size = content.size;
   item->unsettled = content.unsettled;
   memcpy(item->hash, content.hash, HASH_LEN);
@@ -235,6 +273,7 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   const uint64_t sparse = content.location.len;
   if (!same) item->location = content.location;
   else item->location.len = sparse;
+  if (path != short_path) free(path);
 }
 
 static void take_contents(struct walk *walk, int fd, struct item *items, size_t count) {
@@ -773,7 +812,8 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   const int fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) die_errno("open", options->directory);
   walk.tree = fd;
-  walk.live = options->live && walk.have_index ? open(options->live, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  walk.origin = options->live ? open(options->live, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  walk.live = walk.have_index ? walk.origin : -1;
   struct stat stat;
   if (fstat(fd, &stat) == 0) walk.tree_dev = stat.st_dev;
   if (walk.live >= 0 && fstat(walk.live, &stat) == 0) walk.live_dev = stat.st_dev;
@@ -806,7 +846,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   listing_stop(false);
   if (!result->stopped) finish_root(&walk, fd, &top, flags);
   progress_clear();
-  if (walk.live >= 0) close(walk.live);
+  if (walk.origin >= 0) close(walk.origin);
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
     if (!walk.index.blocks[i].kept) result->index_changed = true;

@@ -37,6 +37,12 @@ void store_begin_pack(struct store *store, uint64_t pack_id, bool temporary) {
   store->pack_is_temporary = temporary;
   store->pack_len = 0;
   store->pending.len = 0;
+  /* One of this name may have been begun before. */
+  for (unsigned i = 0; i < OPEN_PACKS; i++) {
+    if (opened[i].id != pack_id || !pack_id) continue;
+    close(opened[i].fd);
+    opened[i].id = 0;
+  }
 }
 
 static void flush_pending(struct store *store) {

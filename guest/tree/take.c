@@ -13,6 +13,7 @@
 #include "places.h"
 
 #define CLONE_ATTEMPTS 3
+#define INSTANT_ATTEMPTS 10
 
 struct taking {
   const struct take_request *request;
@@ -78,22 +79,36 @@ static void begin_again(struct taking *taking) {
   unlink(taking->pack_path);
   store_begin_pack(&taking->store, taking->pack, false);
   free(taking->found.nested);
-  taking->found.nested = NULL;
+  free(taking->found.caught);
+  taking->found.nested = taking->found.caught = NULL;
 }
 
-/* The whole directory at one instant; hashing happens afterwards, on what can no longer change. False where that would leave something out. */
+/*
+ * The whole directory at one instant; hashing happens afterwards, on what can no longer change. False where that cannot be had.
+ *
+ * The kernel writes out what is being written, and then clones: who writes a file and renames it in between has the name in the clone
+ * and not the bytes. Less is written in between when all was written out just before. Where it happens all the same, the scan finds it.
+ */
 static bool take_subvolume(struct taking *taking) {
   struct scan_options options = options_of(taking);
-  options.moment_ns = filesystem_moment(&taking->store);
-  subvolume_snapshot(taking->payload, taking->tree, true);
-  kill_point("snapshot-subvolume");
   options.directory = taking->tree;
   options.live = taking->payload;
   options.whole_tree = true;
-  scan(&taking->store, &options, &taking->found);
-  if (!taking->found.nested) return true;
-  notice("%s is a btrfs subvolume of its own, which a snapshot would leave out: using reflink-copy instead", taking->found.nested);
-  begin_again(taking);
+  for (int attempt = 1; attempt <= INSTANT_ATTEMPTS; attempt++) {
+    if (syncfs(taking->store.dir) != 0) die_errno("sync", session.root);
+    options.caught_from = options.moment_ns = filesystem_moment(&taking->store);
+    subvolume_snapshot(taking->payload, taking->tree, true);
+    kill_point("snapshot-subvolume");
+    scan(&taking->store, &options, &taking->found);
+    if (!taking->found.nested && !taking->found.caught) return true;
+    if (taking->found.nested) {
+      notice("%s is a btrfs subvolume of its own, which a snapshot would leave out: using reflink-copy instead", taking->found.nested);
+      attempt = INSTANT_ATTEMPTS;
+    } else if (attempt == INSTANT_ATTEMPTS)
+      notice("files are written all the time here, %s among them, and no clone has all of them whole: using reflink-copy instead",
+             taking->found.caught);
+    begin_again(taking);
+  }
   return false;
 }
 

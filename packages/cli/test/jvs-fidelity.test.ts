@@ -266,6 +266,31 @@ describe('engines', whereMounts('btrfs'), () => {
     await jvs.ok(['verify', '--all'], { cwd });
   });
 
+  test('no snapshot has a file cut short that a program writes aside and then renames', async () => {
+    const cwd = join(places.btrfs ?? '', 'aside', 'main');
+    await jvs.ok(['init', 'aside'], { cwd: places.btrfs ?? '' });
+    const program = `
+import os
+n = 0
+while True:
+    for file in range(30):
+        n += 1
+        with open('aside', 'w') as out: out.write(f'{n} ' * (20, 1000, 15000)[file % 3] + 'end')
+        os.rename('aside', f'file-{file}')`;
+    const busy = spawn('python3', ['-c', program], { cwd, stdio: 'ignore' });
+    try {
+      for (let round = 0; round < 60; round += 1) await jvs.ok(['snapshot', `round ${round}`], { cwd });
+    } finally {
+      const ended = once(busy, 'close');
+      busy.kill('SIGKILL');
+      await ended;
+    }
+    const cut = `for file in */file-*; do [[ $(tail -c 3 $file) = end ]] || echo $file; done`;
+    const found = await jvs.bash(cut, { cwd: join(cwd, '../.jvs/trees') });
+    expect(found).toMatchObject({ code: 0, stdout: '' });
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+
   test('JVS_ENGINE forces an engine for one snapshot, and its parent may be of another', async () => {
     const cwd = join(places.btrfs ?? '', 'mixed', 'main');
     await jvs.ok(['init', 'mixed'], { cwd: places.btrfs ?? '' });
