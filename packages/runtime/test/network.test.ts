@@ -92,6 +92,40 @@ describe('a sandbox that may reach the internet', () => {
   });
 });
 
+describe('a sandbox that opens connection after connection', () => {
+  const many = 6000;
+  const few = 5000;
+  const tracked = async (peer: { run: typeof lab.host.run }): Promise<number> =>
+    Number(await peer.run('cat', '/proc/sys/net/netfilter/nf_conntrack_count'));
+  /** A datagram to each of so many ports: the kernel remembers each as a connection for a while. */
+  const datagrams = (address: string): string =>
+    `for port in $(seq ${many}); do echo > /dev/udp/${address}/$port; done 2>/dev/null; true`;
+
+  it('fills neither the table of the host nor its own, and leaves room to others', async () => {
+    const { network } = await lab.network();
+    const [greedy, other] = [await lab.sandbox(), await lab.sandbox()];
+    await network.apply('sb_greedy', greedy.netns, internet);
+    await network.apply('sb_other', other.netns, internet);
+    const open = await greedy.open(server, 80);
+    const before = await tracked(lab.host);
+    await greedy.run('bash', '-c', datagrams(server));
+    expect((await tracked(lab.host)) - before).toBeLessThan(few);
+    expect(await tracked(greedy)).toBeLessThan(few);
+    expect(await other.reach(server, 80)).toContain('hello');
+    expect(await open.say()).toContain('hello');
+  });
+
+  it('has what goes to itself remembered nowhere', async () => {
+    const { network } = await lab.network();
+    const sandbox = await lab.sandbox();
+    await network.apply('sb_alone', sandbox.netns, internet);
+    await sandbox.run('bash', '-c', datagrams('127.0.0.1'));
+    expect(await tracked(sandbox)).toBeLessThan(100);
+    await sandbox.listen(8000);
+    expect(await sandbox.reach('127.0.0.1', 8000)).toContain('hello');
+  });
+});
+
 describe('ports and lists', () => {
   it('let out only to the ports that are allowed', async () => {
     const { network } = await lab.network();

@@ -1,7 +1,7 @@
 import { type AddressPlan, linkPrefix, tableName } from './address-plan.ts';
 import { formatCidr } from './cidr.ts';
 import type { NetworkPolicy } from './network.ts';
-import { hostPorts, policyRules } from './policy-rules.ts';
+import { hostPorts, policyRules, tooManyConnections } from './policy-rules.ts';
 
 /**
  * The host's side: one table per home, which touches only packets of this home's own links. Scripts are nft
@@ -31,7 +31,7 @@ export class HostRules {
       ...this.#frame(),
       `add chain ${table} ${chain}`,
       `flush chain ${table} ${chain}`,
-      ...rules.map((rule) => `add rule ${table} ${chain} ${rule}`),
+      ...[`${tooManyConnections} drop`, ...rules].map((rule) => `add rule ${table} ${chain} ${rule}`),
       `add chain ${table} ${door}`,
       `flush chain ${table} ${door}`,
       ...(ports === '' ? [] : [`add rule ${table} ${door} tcp dport { ${ports} } accept`]),

@@ -7,6 +7,12 @@ const never = ['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '240
 /** Not the internet: reached only by being named in the allow list. */
 const privateBlocks = ['10.0.0.0/8', '100.64.0.0/10', '172.16.0.0/12', '192.168.0.0/16', '198.18.0.0/15'];
 
+/**
+ * Matches a new connection when the sandbox has this many already. The kernel's table of connections is one for the whole host:
+ * when it is full, nobody gets a new one.
+ */
+export const tooManyConnections = 'ct state new ct count over 4096';
+
 export interface RuleContext {
   /** The addresses of this home's sandboxes. */
   readonly range: Cidr;

@@ -2,7 +2,7 @@ import type { AddressPlan } from './address-plan.ts';
 import { formatCidr } from './cidr.ts';
 import { lines } from './host-rules.ts';
 import type { NetworkPolicy } from './network.ts';
-import { hostPorts, policyRules } from './policy-rules.ts';
+import { hostPorts, policyRules, tooManyConnections } from './policy-rules.ts';
 
 /**
  * The same policy in the sandbox's own network namespace, where what is refused is refused at once with an error that
@@ -18,6 +18,9 @@ export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPol
       : [`meta l4proto tcp ct original ip daddr ${plan.gateway} ct original proto-dst { ${ports} } accept`];
   const context = { range: plan.range, peer: 'accept', host, refusal: 'return' } as const;
   const rules: (readonly [string, string])[] = [
+    // What it sends to itself is judged by nobody, so nothing of it has to be remembered.
+    ['sent', 'oifname "lo" notrack'],
+    ['received', 'iifname "lo" notrack'],
     ['output', 'oifname "lo" accept'],
     ['output', 'meta nfproto ipv6 reject with icmpx type admin-prohibited'],
     ['output', `ip saddr != ${plan.address(slot)} drop`],
@@ -30,6 +33,7 @@ export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPol
     rules.push(['output', `ct direction reply ct original ip saddr ${range} accept`]);
     rules.push(['input', `ct direction original ip saddr ${range} accept`]);
   }
+  rules.push(['output', `${tooManyConnections} reject with icmpx type admin-prohibited`]);
   rules.push(['output', 'ct direction original jump allowed']);
   rules.push(['output', 'meta l4proto tcp reject with tcp reset']);
   rules.push(['output', 'reject with icmpx type admin-prohibited']);
@@ -40,6 +44,8 @@ export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPol
     `add table ${table}`,
     `delete table ${table}`,
     `add table ${table}`,
+    `add chain ${table} sent { type filter hook output priority raw; policy accept; }`,
+    `add chain ${table} received { type filter hook prerouting priority raw; policy accept; }`,
     ...['input', 'forward', 'output'].map(hook),
     `add chain ${table} allowed`,
     ...rules.map(([chain, rule]) => `add rule ${table} ${chain} ${rule}`),
