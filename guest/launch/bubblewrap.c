@@ -35,8 +35,12 @@ static const char *const capabilities[] = {
     "CAP_SETUID", "CAP_SETPCAP",      "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT",
 };
 
-/* World-readable on many kernels and about the host; the rest of /proc that is dangerous belongs to the host's root. */
-static const char *const masked_files[] = {"/proc/keys", "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug"};
+/*
+ * World-readable on many kernels and about the host; the rest of /proc that is dangerous belongs to the host's root. While locks are
+ * listed nobody on the machine can lock a file, and whoever has many makes the list long.
+ */
+static const char *const masked_files[] = {"/proc/keys", "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug",
+                                           "/proc/locks"};
 static const char *const masked_directories[] = {"/proc/acpi", "/proc/scsi", "/proc/asound"};
 
 static void push_masks(void) {

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@
 
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 #define UNKNOWN (SECCOMP_RET_ERRNO | ENOSYS)
+/* Nothing is done, and the caller sees success. */
+#define PRETEND (SECCOMP_RET_ERRNO | 0)
 #define LOW_WORD(n) ((uint32_t)(offsetof(struct seccomp_data, args) + 8 * (n)))
 
 enum { program_limit = 2000, numbers_limit = 1024 };
@@ -124,6 +127,31 @@ static void judge_ioctl(void) {
   close_block(block);
 }
 
+/*
+ * The limit of core dumps stays as it was set, see start.c. Programs that lower it are told that it was done: they want no core
+ * dumps, and there are none. Reading it is allowed: setrlimit has no such form, and the third argument of prlimit64 is then null.
+ */
+static void judge_core_limit(void) {
+#ifdef __NR_setrlimit
+  unsigned short set = open_block(__NR_setrlimit);
+  load(LOW_WORD(0));
+  answer_if_equal(RLIMIT_CORE, PRETEND);
+  answer(SECCOMP_RET_ALLOW);
+  close_block(set);
+#endif
+  unsigned short block = open_block(__NR_prlimit64);
+  load(LOW_WORD(1));
+  add(BPF_JMP | BPF_JEQ | BPF_K, RLIMIT_CORE, 1, 0);
+  answer(SECCOMP_RET_ALLOW);
+  load(LOW_WORD(2));
+  add(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+  answer(PRETEND);
+  load(LOW_WORD(2) + 4);
+  answer_if_equal(0, SECCOMP_RET_ALLOW);
+  answer(PRETEND);
+  close_block(block);
+}
+
 /* Runs of numbers with the same answer become one comparison, as the kernel walks the filter once per number to cache it. */
 static void judge_lists(void) {
   static uint32_t actions[numbers_limit];
@@ -150,6 +178,7 @@ int make_seccomp_program(void) {
   judge_sockets();
   judge_setsockopt();
   judge_ioctl();
+  judge_core_limit();
   judge_lists();
   int fd = memfd_create("coppice-seccomp", MFD_CLOEXEC);
   if (fd < 0) return -1;

@@ -93,15 +93,20 @@ bool map_ids(const struct namespaces *ahead, const struct message *request, char
          fail(reason, "map the ids of the sandbox");
 }
 
-static void limit_resources(void) {
+static bool lower_limit(int resource, rlim_t most) {
   struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    if (limit.rlim_max > open_files_limit) limit.rlim_max = open_files_limit;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  struct rlimit none = {0, 0};
-  setrlimit(RLIMIT_CORE, &none);
+  if (getrlimit(resource, &limit) < 0) return false;
+  if (limit.rlim_max > most) limit.rlim_max = most;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(resource, &limit) == 0;
+}
+
+static bool limit_resources(char *reason) {
+  if (!lower_limit(RLIMIT_NOFILE, open_files_limit)) return fail(reason, "limit open files");
+  /* One byte and not none: with none, a core pattern that names a program of the host would still run it as root. */
+  if (!lower_limit(RLIMIT_CORE, 1)) return fail(reason, "forbid core dumps");
+  /* Should the machine run out of memory, sandboxes go before anything of the host. */
+  return write_value("/proc/self/oom_score_adj", "800") || fail(reason, "offer the sandbox to the OOM killer");
 }
 
 bool enter_namespaces(const struct namespaces *ahead, char *reason) {
@@ -116,8 +121,7 @@ bool enter_namespaces(const struct namespaces *ahead, char *reason) {
 /* The first process in the user namespace. Returns only when something failed, with the reason. */
 static void inner(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
                   const struct trees *trees, const struct inherited *fds, int guard, char *reason) {
-  if (!enter_namespaces(ahead, reason)) return;
-  limit_resources();
+  if (!limit_resources(reason) || !enter_namespaces(ahead, reason)) return;
   if (!build_root(start_scratch, trees, request, reason)) return;
   if (trees->workspace >= 0 && !begin_guard(guard, reason)) return;
   exec_bubblewrap(setup, request, fds, reason);

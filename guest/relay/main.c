@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
   int hold_listener = listen_at(plan.hold_socket);
   int gate_listener = listen_at(plan.gate_socket);
   enter_cgroups(&plan);
-  limit_open_files();
+  limit_resources();
   enter_network(plan.netns);
   mount_root(&plan);
   prepare_root(&plan);

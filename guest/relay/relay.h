@@ -36,7 +36,7 @@ struct pipes {
   int from_guest;
 };
 void enter_cgroups(const struct plan *plan);
-void limit_open_files(void);
+void limit_resources(void);
 void enter_network(const char *netns);
 /* Seen by what we start alone, so that it goes with the last of that. */
 void mount_root(const struct plan *plan);

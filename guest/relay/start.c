@@ -27,14 +27,23 @@ void enter_cgroups(const struct plan *plan) {
   }
 }
 
-/* Each file that a sandbox opens is open in two processes of runsc, and the machine has a limited number of open files. */
-void limit_open_files(void) {
-  enum { open_files_limit = 65536 };
+static void lower_limit(int resource, rlim_t most) {
   struct rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) die("read the limit of open files");
-  if (limit.rlim_max > open_files_limit) limit.rlim_max = open_files_limit;
+  if (getrlimit(resource, &limit) < 0) die("read a limit");
+  if (limit.rlim_max > most) limit.rlim_max = most;
   limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) < 0) die("limit open files");
+  if (setrlimit(resource, &limit) < 0) die("lower a limit");
+}
+
+void limit_resources(void) {
+  /* Each file that a sandbox opens is open in two processes of runsc, and the machine has a limited number of open files. */
+  lower_limit(RLIMIT_NOFILE, 65536);
+  /* One byte and not none: with none, a core pattern that names a program would still run it. */
+  lower_limit(RLIMIT_CORE, 1);
+  /* Should the machine run out of memory, sandboxes go before anything of the host. */
+  int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0 || write(fd, "800", 3) != 3) die("/proc/self/oom_score_adj");
+  close(fd);
 }
 
 /*

@@ -8,7 +8,6 @@
 #include <linux/aio_abi.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <mqueue.h>
 #include <netinet/in.h>
@@ -22,15 +21,11 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,7 +36,7 @@ typedef int (*take_one)(void);
 
 static int take_inotify(void) { return inotify_init1(IN_CLOEXEC) >= 0; }
 
-/* On few files by many instances: a watch is small, what a file costs is not the question. */
+/* Many instances watch the same few files, because files cost more memory than watches. */
 static int take_watch(void) {
   enum { files = 2000 };
   static int fd = -1;
@@ -68,7 +63,7 @@ static int take_mqueue(void) {
   return 1;
 }
 
-/* A pending signal that carries a value is allocated, and counts. */
+/* The kernel allocates and counts a pending signal that carries a value. */
 static int take_signal(void) {
   static int blocked;
   if (!blocked) {
@@ -97,7 +92,7 @@ static void widen(int fd) {
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
 }
 
-/* All of them below fill one after another, and count blocks of 64 KiB. */
+/* The next few fill one socket after another, and count blocks of 64 KiB. */
 static int filler = -1;
 
 static int fill(int (*make)(void)) {
@@ -140,7 +135,7 @@ static int make_tcp(void) {
 }
 static int take_tcp(void) { return fill(make_tcp); }
 
-/* A datagram that finds no room is dropped without a word, so what counts is what the receiver was given. */
+/* The kernel drops datagrams that find no room without an error, so this goes on to the next receiver after a while. */
 static int take_udp(void) {
   static int from = -1, sent;
   struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -161,23 +156,7 @@ static int take_udp(void) {
   return send(from, block, 60000, MSG_DONTWAIT) > 0 || errno == EAGAIN || errno == ENOBUFS;
 }
 
-/* Answers that nobody reads. */
-static int take_netlink(void) {
-  static int fd = -1, sent;
-  struct {
-    struct nlmsghdr head;
-    struct ifinfomsg body;
-  } ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST}, .body = {.ifi_index = 1}};
-  if (fd < 0 || sent == 2000) {
-    if ((fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) < 0) return 0;
-    widen(fd);
-    sent = 0;
-  }
-  sent++;
-  return send(fd, &ask, sizeof ask, MSG_DONTWAIT) > 0 || errno == ENOBUFS;
-}
-
-/* From one to itself, which needs no privilege. */
+/* To itself, which needs no privilege. */
 static int take_netlink_user(void) {
   static int fd = -1, sent;
   static struct sockaddr_nl self;
@@ -202,19 +181,6 @@ static int take_pipe(void) {
     fcntl(pair[1], F_SETPIPE_SZ, 1 << 20);
   }
   return 0;
-}
-
-/* From the end of a file to its beginning, as the kernel walks over those before. */
-static int take_lock(void) {
-  enum { per_file = 1000 };
-  static int fd = -1;
-  char path[64];
-  if (taken % per_file == 0) {
-    snprintf(path, sizeof path, "/tmp/locked-%ld", taken / per_file);
-    if ((fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0) return 0;
-  }
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * (per_file - taken % per_file), .l_len = 1};
-  return fcntl(fd, F_SETLK, &lock) == 0;
 }
 
 static int take_filter(void) {
@@ -261,13 +227,18 @@ static int take_epoll(void) {
   return copy >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, copy, &event) == 0;
 }
 
-static int take_file(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0; }
-static int take_timerfd(void) { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC) >= 0; }
-static int take_socket(void) { return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) >= 0; }
-static int take_netlink_socket(void) { return socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE) >= 0; }
 static int take_memory_file(void) {
   int fd = memfd_create("taken", MFD_CLOEXEC);
   return fd >= 0 && ftruncate(fd, 1 << 20) == 0 && fallocate(fd, 0, 0, 1 << 20) == 0;
+}
+
+/* Each of a size that the machine's default huge pages divide. */
+static int take_huge_page(void) {
+  const size_t size = 2 << 20;
+  void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  if (at == MAP_FAILED) return 0;
+  memset(at, 1, size);
+  return 1;
 }
 
 static long socket_bytes(void) {
@@ -298,20 +269,15 @@ static const struct {
     {"unix-datagram", take_unix_datagram},
     {"tcp", take_tcp},
     {"udp", take_udp},
-    {"netlink", take_netlink},
     {"netlink-user", take_netlink_user},
     {"pipe", take_pipe},
-    {"lock", take_lock},
     {"filter", take_filter},
     {"message", take_message},
     {"segment", take_segment},
     {"semaphores", take_semaphores},
     {"epoll", take_epoll},
-    {"file", take_file},
-    {"timerfd", take_timerfd},
-    {"socket", take_socket},
-    {"netlink-socket", take_netlink_socket},
     {"memory-file", take_memory_file},
+    {"huge-page", take_huge_page},
 };
 
 int main(int count, char **words) {

@@ -1,7 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import type { Sandbox } from '@coppice/sdk';
 import { describeWithMemory, RunningDaemon, skipFor } from '@coppice/testkit';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { Hog } from './hog.ts';
 
 const mebibyte = 1 << 20;
@@ -14,6 +14,12 @@ const drivers = [
 ];
 
 const setting = (name: string): number => Number(readFileSync(`/proc/sys/${name}`, 'utf8'));
+
+const hasHugePageLimits = (): boolean =>
+  ['/sys/fs/cgroup', '/sys/fs/cgroup/unified'].some((mount) => {
+    const file = `${mount}/cgroup.controllers`;
+    return existsSync(file) && readFileSync(file, 'utf8').includes('hugetlb');
+  });
 
 /** So few that nobody else on this machine notices. */
 const few = 10;
@@ -78,6 +84,37 @@ for (const { driver, missing } of drivers) {
         expect(held.taken.socketBytes).toBeLessThan(1.5 * smallMemoryMb * mebibyte);
       },
     );
+
+    test.each([
+      ['pipes', 'pipe', 4000],
+      ['SysV messages', 'message', 32_000],
+      ['SysV shared memory', 'segment', 256],
+      ['SysV semaphores', 'semaphores', 500],
+      ['epoll sets', 'epoll', 1_000_000],
+      ['files in memory', 'memory-file', 256],
+    ])('holds no more than its memory limit in %s', async (_, thing, most) => {
+      await using attacker = await make({ memory_mb: smallMemoryMb });
+      await using neighbour = await make();
+      using held = await hog.hold(attacker, thing, most);
+      // All of it would take several times the limit. In gVisor some of it takes no memory until it is used.
+      if (driver === 'container') expect(held.taken.reason).not.toBe('enough');
+      expect((await neighbour.exec('echo alive')).stdout).toBe('alive\n');
+    });
+
+    test('gets none of the huge pages that were set aside for something else', async ({ skip }) => {
+      const pages = 4;
+      const before = setting('vm/nr_hugepages');
+      writeFileSync('/proc/sys/vm/nr_hugepages', String(before + pages));
+      onTestFinished(() => writeFileSync('/proc/sys/vm/nr_hugepages', String(before)));
+      if (setting('vm/nr_hugepages') < before + pages) skip('this machine has no room for huge pages');
+      if ((await hog.onHost('huge-page', pages)).count < pages) skip('its huge pages are not 2 MiB each');
+      if (!hasHugePageLimits()) skip('cgroups of version 2 have no hugetlb controller here');
+      await using attacker = await make();
+      using held = await hog.hold(attacker, 'huge-page', pages);
+      // gVisor has memory of its own to give.
+      if (driver === 'container') expect(held.taken).toMatchObject({ count: 0, reason: 'ENOMEM' });
+      expect(await hog.onHost('huge-page', pages)).toMatchObject({ count: pages });
+    });
 
     test('gets no program for the kernel’s packet filters, whose memory the whole machine shares', async () => {
       await using attacker = await make();

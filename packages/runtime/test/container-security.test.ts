@@ -74,6 +74,31 @@ test('system calls that reach beyond a sandbox are refused, and those that progr
   expect(named('EPERM').length, stdout).toBe(Object.keys(answers).length - 16);
 });
 
+test('a crash inside runs no program of the host, whatever limit of core dumps a process asks for', async () => {
+  await using bench = await open();
+  const { guest } = await bench.start();
+  const limit = async (before: string) =>
+    /^Max core file size +(\S+) +(\S+)/m
+      .exec((await shellIn(guest, `${before} cat /proc/self/limits`)).stdout)
+      ?.slice(1);
+  // With 0 the kernel would still hand the dump to a program that core_pattern names; with 1 it does not.
+  const off = await limit('');
+  expect([
+    ['1', '1'],
+    ['0', '0'],
+  ]).toContainEqual(off);
+  for (const before of ['ulimit -S -c 0;', 'ulimit -H -c 0;', 'ulimit -c 0;', 'ulimit -c unlimited;'])
+    expect(await limit(before), before).toEqual(off);
+  expect((await shellIn(guest, 'ulimit -n 100; ulimit -n')).stdout).toBe('100\n');
+});
+
+test('a sandbox goes before anything of the host when the machine runs out of memory', async () => {
+  await using bench = await open();
+  const { pid, guest } = await bench.start();
+  expect(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8')).toBe('800\n');
+  expect((await shellIn(guest, 'cat /proc/self/oom_score_adj')).stdout).toBe('800\n');
+});
+
 test('the kernel cannot be changed through files, whoever asks', async () => {
   await using bench = await open();
   const { guest } = await bench.start();
@@ -94,7 +119,7 @@ test('the kernel cannot be changed through files, whoever asks', async () => {
   }
   // Without the files of the cgroup hierarchies there is no release_agent to set.
   expect((await shellIn(guest, 'find / -name release_agent -not -path "/proc/*"')).stdout).toBe('');
-  expect((await shellIn(guest, 'cat /proc/keys /proc/timer_list /proc/kcore')).stdout).toBe('');
+  expect((await shellIn(guest, 'cat /proc/keys /proc/locks /proc/timer_list /proc/kcore')).stdout).toBe('');
 });
 
 test('nothing of the host is reachable from a sandbox: mounts, descriptors, processes', async () => {

@@ -53,6 +53,35 @@ test('a gVisor sandbox whose network fails never runs, and nothing is left of it
   expect(recordOf(bench, spec.id)).toBeUndefined();
 });
 
+test('every process of a gVisor sandbox goes before anything of the host when memory runs out, and dumps no core', async ({
+  skip,
+}) => {
+  if (!hasRunsc) skip('runsc is not installed');
+  await using bench = await open();
+  const { id } = await bench.start();
+  const pids = readdirSync('/proc').filter(
+    (name) => /^\d+$/.test(name) && readIfThere(`/proc/${name}/cgroup`).includes(`/${id}`),
+  );
+  // The relay, the file server and the kernel of the sandbox at least.
+  expect(pids.length).toBeGreaterThanOrEqual(3);
+  for (const pid of pids) {
+    const [score, limits] = [readIfThere(`/proc/${pid}/oom_score_adj`), readIfThere(`/proc/${pid}/limits`)];
+    if (score === '') continue;
+    expect(score).toBe('800\n');
+    expect(limits).toMatch(/^Max core file size +[01] +[01] /m);
+    expect(Number(/^Max open files +\d+ +(\d+)/m.exec(limits)?.[1])).toBeLessThanOrEqual(65_536);
+  }
+});
+
+const readIfThere = (path: string): string => {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    // It ended since.
+    return '';
+  }
+};
+
 const halfStarted = {
   'is being made': () => true,
   waits: (record) => record.waits === true,

@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { MachineLimits, MachineUsage } from '../driver.ts';
 import {
@@ -34,13 +35,20 @@ export class CgroupV2 implements CgroupHierarchy {
   }
 
   prepare(parent: string): void {
-    makeCgroup(join(this.#mount, parent));
-    for (const directory of [this.#mount, join(this.#mount, parent)]) {
-      const file = join(directory, 'cgroup.subtree_control');
-      const enabled = new Set(readCgroupFile(file).trim().split(' '));
-      const missing = [...this.#controllers].filter((controller) => !enabled.has(controller));
-      if (missing.length > 0) writeCgroupFile(file, missing.map((controller) => `+${controller}`).join(' '));
-    }
+    const directory = join(this.#mount, parent);
+    makeCgroup(directory);
+    enable(this.#mount, this.#controllers);
+    enable(directory, this.#controllers);
+    this.#forbidHugePages(directory);
+  }
+
+  /** Nobody set huge pages aside for sandboxes, and no limit of memory counts them. Set on the parent, it holds for all groups in it. */
+  #forbidHugePages(directory: string): void {
+    const available = readCgroupFile(join(this.#mount, 'cgroup.controllers')).trim().split(' ');
+    if (!available.includes('hugetlb')) return;
+    enable(this.#mount, new Set(['hugetlb']));
+    for (const name of readdirSync(directory))
+      if (/^hugetlb\..*\.max$/.test(name)) writeCgroupFile(join(directory, name), '0');
   }
 
   settings(group: string, limits: MachineLimits): CgroupSetting[] {
@@ -79,6 +87,13 @@ export class CgroupV2 implements CgroupHierarchy {
       : {};
     return { cpuUsec: readCgroupNumber(join(directory, 'cpu.stat'), 'usage_usec'), ...memory, ...pids };
   }
+}
+
+function enable(directory: string, controllers: ReadonlySet<string>): void {
+  const file = join(directory, 'cgroup.subtree_control');
+  const enabled = new Set(readCgroupFile(file).trim().split(' '));
+  const missing = [...controllers].filter((controller) => !enabled.has(controller));
+  if (missing.length > 0) writeCgroupFile(file, missing.map((controller) => `+${controller}`).join(' '));
 }
 
 export class FreezerV2 implements CgroupFreezer {
