@@ -60,7 +60,10 @@ static void answer(const char *sequence, const struct message *body, const char 
   message.size = 0;
   message_put(&message, "seq", "%s", sequence);
   if (error) message_put(&message, "error", "%s", error);
-  if (body) {
+  /* The body may be as long as a whole message, and then there is no room for it behind the sequence. */
+  if (body && body->size > sizeof message.data - message.size)
+    message_put(&message, "error", "%s", "the answer is too long for one message");
+  else if (body) {
     memcpy(message.data + message.size, body->data, body->size);
     message.size += body->size;
   }
