@@ -64,7 +64,7 @@ static void find_groups(struct user *user) {
   free(text);
 }
 
-bool user_find(const char *name, struct user *user) {
+static bool user_find_alone(const char *name, struct user *user) {
   uint32_t wanted = 0;
   bool by_id = *name == 0 || parse_id(name, &wanted);
   bool found = false;
@@ -111,6 +111,18 @@ static bool group_find(const char *name, gid_t *gid) {
   }
   free(text);
   return found || (strcmp(name, "root") == 0 && (*gid = 0, true));
+}
+
+/* With a group after a colon it is in that group and in no other. */
+bool user_find(const char *text, struct user *user) {
+  const char *colon = strchr(text, ':');
+  if (colon == NULL) return user_find_alone(text, user);
+  char name[256];
+  snprintf(name, sizeof name, "%.*s", (int)(colon - text), text);
+  if (!user_find_alone(name, user) || !group_find(colon + 1, &user->gid)) return false;
+  user->groups[0] = user->gid;
+  user->group_count = 1;
+  return true;
 }
 
 bool owner_find(const char *owner, uid_t *uid, gid_t *gid, const char **unknown) {

@@ -66,6 +66,31 @@ static bool attach_workspace(int root, int tree, char *reason) {
   return attached;
 }
 
+/*
+ * The overlay of all layers of the image and the disk. A mount has a page for its options, and an image may have more than a
+ * hundred layers: so their names begin at what holds them.
+ */
+static bool mount_overlay(const struct message *request, char *reason) {
+  static const char plain[] = "lowerdir=image,upperdir=disk/upper,workdir=disk/work,userxattr";
+  static const char rest[] = ",upperdir=../disk/upper,workdir=../disk/work,userxattr";
+  char options[4096] = "lowerdir=";
+  const char *at = NULL, *layer = message_next(request, "layer", &at);
+  if (!layer)
+    return mount("coppice", "root", "overlay", MS_NODEV | MS_NOSUID, plain) == 0 ||
+           fail(reason, "mount the overlay of image and disk");
+  size_t length = strlen(options);
+  for (bool first = true; layer; layer = message_next(request, "layer", &at), first = false) {
+    if (strpbrk(layer, ":,\\") || length + strlen(layer) + 1 + sizeof rest > sizeof options) {
+      errno = EINVAL;
+      return fail(reason, "mount all layers of the image");
+    }
+    length += (size_t)sprintf(options + length, "%s%s", first ? "" : ":", layer);
+  }
+  strcpy(options + length, rest);
+  return (chdir("image") == 0 && mount("coppice", "../root", "overlay", MS_NODEV | MS_NOSUID, options) == 0 && chdir("..") == 0) ||
+         fail(reason, "mount the overlay of image and disk");
+}
+
 /* Runs as root of the user namespace: an overlay mounted from outside it would come up read-only. */
 bool build_root(const char *scratch, const struct trees *trees, const struct message *request, char *reason) {
   /* On a small filesystem in the launcher's private mounts, which hides what the host has there. */
@@ -75,9 +100,7 @@ bool build_root(const char *scratch, const struct trees *trees, const struct mes
     return fail(reason, "make the places below %s", scratch);
   if (!attach(trees->image, "image")) return fail(reason, "attach the image");
   if (!attach(trees->disk, "disk")) return fail(reason, "attach the disk");
-  if (mount("coppice", "root", "overlay", MS_NODEV | MS_NOSUID,
-            "lowerdir=image,upperdir=disk/upper,workdir=disk/work,userxattr") < 0)
-    return fail(reason, "mount the overlay of image and disk");
+  if (!mount_overlay(request, reason)) return false;
 
   int root = open("root", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) return fail(reason, "open the root");

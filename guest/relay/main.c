@@ -20,8 +20,8 @@ void die(const char *what) {
 }
 
 static void usage(void) {
-  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --layers OPTIONS --root PATH\n"
-          "                     --tmp PATH [--workspace-place PATH [--workspace DIRECTORY [--workspace-identity IDENTITY]]] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
+  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --image DIRECTORY --layers OPTIONS\n"
+          "                     --root PATH --tmp PATH [--workspace-place PATH [--workspace DIRECTORY [--workspace-identity IDENTITY]]] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
           "       coppice-relay --gate PATH\n");
   exit(64);
 }
@@ -66,6 +66,7 @@ static struct plan parse(int argc, char **argv) {
     else if (strcmp(argv[at], "--gate-socket") == 0) plan.gate_socket = value;
     else if (strcmp(argv[at], "--netns") == 0) plan.netns = value;
     else if (strcmp(argv[at], "--layers") == 0) plan.layers = value;
+    else if (strcmp(argv[at], "--image") == 0) plan.image = value;
     else if (strcmp(argv[at], "--root") == 0) plan.root = value;
     else if (strcmp(argv[at], "--tmp") == 0) plan.tmp = value;
     else if (strcmp(argv[at], "--workspace") == 0) plan.workspace = value;
@@ -75,7 +76,7 @@ static struct plan parse(int argc, char **argv) {
     else usage();
   }
   if (plan.socket == NULL || plan.hold_socket == NULL || plan.gate_socket == NULL) usage();
-  if (plan.netns == NULL || plan.layers == NULL || plan.root == NULL || plan.tmp == NULL) usage();
+  if (plan.netns == NULL || plan.image == NULL || plan.layers == NULL || plan.root == NULL || plan.tmp == NULL) usage();
   if (plan.workspace != NULL && plan.workspace_place == NULL) usage();
   if (at + 1 >= argc || strcmp(argv[at], "--") != 0) usage();
   plan.command = argv + at + 1;

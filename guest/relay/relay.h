@@ -21,6 +21,7 @@ struct plan {
   const char *netns;
   const char **cgroup_files;
   size_t cgroup_count;
+  const char *image;  /* the directory that the paths of its layers begin at */
   const char *layers; /* of the overlay, as options of its mount */
   const char *root;   /* where the overlay goes */
   const char *tmp;    /* where its /tmp is shown once more, outside of what the sandbox can change */

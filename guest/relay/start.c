@@ -59,8 +59,13 @@ void enter_network(const char *netns) {
   if (mount("none", "/proc/sys/net/core", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k") < 0) die("/proc/sys/net/core");
 }
 
+/* From the directory of the image: an image may have so many layers that their whole paths would not fit. */
 void mount_root(const struct plan *plan) {
+  int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (here < 0 || chdir(plan->image) < 0) die(plan->image);
   if (mount("overlay", plan->root, "overlay", MS_NOSUID | MS_NODEV, plan->layers) < 0) die(plan->root);
+  if (fchdir(here) < 0) die("working directory");
+  close(here);
 }
 
 static void make_place(int root, const char *name, enum place_kind kind, mode_t mode) {

@@ -38,7 +38,7 @@ export class CliHome {
     await mkdir(made.home);
     await writeFile(
       join(made.home, 'config.json'),
-      JSON.stringify({ listen: { port: 0 }, warm_pool: 0, ...config }),
+      JSON.stringify({ listen: { port: 0 }, warm_pool: 0, pull_missing_images: false, ...config }),
     );
     await mkdir(join(made.directory, 'bin'));
     const command = join(made.directory, 'bin/coppice');

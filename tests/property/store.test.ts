@@ -238,7 +238,7 @@ class Bench {
   }
 
   #tree(directory: string): LayeredTree {
-    return { imageDir: this.#imageDir, upperDir: join(directory, 'upper') };
+    return { imageDirs: [this.#imageDir], upperDir: join(directory, 'upper') };
   }
 
   #at(map: ReadonlyMap<string, Files>, index: number): string | undefined {

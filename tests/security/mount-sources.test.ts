@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { MachineSpec } from '@coppice/runtime';
-import { DriverWorkbench, RunningDaemon, shellIn, skipFor, tinyImage } from '@coppice/testkit';
+import { DriverWorkbench, imageRootOf, RunningDaemon, shellIn, skipFor, tinyImage } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeContainerDriver } from '../../packages/runtime/test/container/make-container-driver.ts';
 import { makeGvisorDriver } from '../../packages/runtime/test/gvisor/make-gvisor-driver.ts';
@@ -131,7 +131,7 @@ describe.each(drivers)('a root of the driver $name', ({ make, missing }) => {
     const imageDir = join(bench.home, 'image');
     // Other names of the same files; only the places are its own.
     execFileSync('cp', ['--archive', '--reflink=auto', '--', await tinyImage(), imageDir]);
-    const spec = bench.spec({ imageDir, workspaceDir });
+    const spec = bench.spec({ image: imageRootOf(imageDir), workspaceDir });
     for (const path of paths) put(layer === 'image' ? imageDir : join(spec.diskDir, 'upper'), path, kind);
     return spec;
   };

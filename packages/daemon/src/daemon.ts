@@ -64,6 +64,7 @@ export class Daemon {
     await this.#quieten('close');
     this.#rooms.watch.save();
     for (const driver of Object.values(drivers)) await driver.close();
+    this.#kernel.registries.close();
     await disks.close();
     await backupOf(state, home)().catch((error: unknown) =>
       log.warn({ err: error }, 'the backup of the database failed; the last one stays'),
@@ -79,6 +80,7 @@ export class Daemon {
     await endMachines(drivers);
     await network.purge();
     for (const driver of Object.values(drivers)) await driver.close();
+    this.#kernel.registries.close();
     await disks.close();
     state.close();
     await pool.purge();

@@ -1,9 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CoppiceError, errorKinds } from '@coppice/protocol';
 import { type Logger, multistream, pino } from 'pino';
+import type { DaemonOptions } from './compose/kernel.ts';
 import { type Config, readConfig } from './config/config.ts';
 import { Home } from './config/home.ts';
 import { HomeLock } from './config/home-lock.ts';
@@ -74,9 +76,17 @@ function faultsIn(file: string | undefined): (() => string | undefined) | undefi
   return () => (existsSync(file) ? readFileSync(file, 'utf8') : undefined);
 }
 
+/** Where this account's logins to registries are, and the programs that keep them. */
+const accountOf = (env: NodeJS.ProcessEnv): DaemonOptions['account'] => ({
+  home: homedir(),
+  path: env.PATH ?? '/usr/local/bin:/usr/bin:/bin',
+  dockerConfigDir: env.DOCKER_CONFIG ?? join(homedir(), '.docker'),
+});
+
 async function purge(home: Home, config: Config, log: Logger): Promise<void> {
   const quiet = { ...config, warm_pool: 0 };
-  const daemon = await Daemon.open({ home, config: quiet, programs: findPrograms(import.meta.dirname), log });
+  const programs = findPrograms(import.meta.dirname);
+  const daemon = await Daemon.open({ home, config: quiet, programs, log, account: accountOf(process.env) });
   await daemon.purge();
   log.flush();
 }
@@ -101,6 +111,7 @@ async function run(options: Options): Promise<void> {
     config,
     programs: findPrograms(import.meta.dirname),
     log,
+    account: accountOf(process.env),
     faults: faultsIn(process.env.COPPICE_FAULTS),
     restoreBackup: options.restoreBackup,
   });

@@ -17,11 +17,14 @@ import type {
   importQuery,
   LineageNode,
   listSandboxesQuery,
+  loginSchema,
   Merged,
   makeImageSchema,
   mergeSchema,
   networkPatchSchema,
   PortForward,
+  prunedImagesSchema,
+  registryLoginSchema,
   restoredSchema,
   restoreSchema,
   Sandbox,
@@ -32,6 +35,7 @@ import type {
   updateSandboxSchema,
   updateSnapshotSchema,
 } from '@coppice/protocol';
+import type { LayerProgress } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { Health } from './host/health-service.ts';
 import type { ExecService } from './inside/exec-service.ts';
@@ -47,6 +51,10 @@ export interface CallOptions {
   /** With which kind of token. Where nobody says, no more is allowed than to a sandbox's own. */
   readonly by?: Scope['kind'] | undefined;
   readonly progress?: Progress;
+}
+
+export interface PullOptions extends CallOptions {
+  readonly onLayer?: (progress: LayerProgress) => void;
 }
 
 export interface Principal {
@@ -141,8 +149,19 @@ export interface Services {
     list(): Promise<Image[]>;
     get(ref: string): Promise<Image>;
     make(input: z.output<typeof makeImageSchema>, options?: CallOptions): Promise<Image>;
+    pull(name: string, options?: PullOptions): Promise<Image>;
+    ensure(name: string, options?: PullOptions): Promise<Image>;
+    prune(all: boolean): Promise<z.output<typeof prunedImagesSchema>>;
     importTar(name: string, tar: AsyncIterable<Uint8Array>, options?: CallOptions): Promise<Image>;
     remove(ref: string): Promise<void>;
+  };
+  readonly registries: {
+    list(): Promise<z.output<typeof registryLoginSchema>[]>;
+    login(
+      input: z.output<typeof loginSchema>,
+      signal?: AbortSignal,
+    ): Promise<z.output<typeof registryLoginSchema>>;
+    logout(registry: string): Promise<void>;
   };
   readonly tokens: {
     authenticate(secret: string): Principal | undefined;

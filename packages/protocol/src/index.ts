@@ -2,6 +2,7 @@ export * from './errors.ts';
 export * from './files.ts';
 export * from './ids.ts';
 export * from './image-reference.ts';
+export * from './images.ts';
 export * from './machine.ts';
 export * from './processes.ts';
 export * from './routes.ts';

@@ -1,27 +1,5 @@
 import { z } from 'zod';
-import { imageIdSchema, nameSchema, sandboxIdSchema, tokenIdSchema } from './ids.ts';
-
-export const imageSchema = z.object({
-  id: imageIdSchema,
-  name: z.string(),
-  source: z.string(),
-  size_bytes: z.number(),
-  digest: z.string(),
-  created_at: z.string(),
-  /** Sandboxes and snapshots that stand on it. */
-  used_by: z.array(z.string()),
-});
-export type Image = z.infer<typeof imageSchema>;
-export const makeImageSchema = z.strictObject({
-  name: nameSchema.or(z.string().regex(/^debian:[a-z]{2,20}$/)).optional(),
-  /** `host`, `debian:<suite>`, or the absolute path of a directory or archive on the daemon's machine. */
-  source: z.union([
-    z.literal('host'),
-    z.string().regex(/^debian:[a-z]{2,20}$/, 'must be debian:<suite>'),
-    z.string().startsWith('/', 'must be `host`, `debian:<suite>` or an absolute path').max(4096),
-  ]),
-});
-export const importImageQuery = z.strictObject({ name: nameSchema });
+import { nameSchema, sandboxIdSchema, tokenIdSchema } from './ids.ts';
 
 export const scopeSchema = z.union([
   z.literal('admin'),

@@ -1,7 +1,12 @@
 import { z } from 'zod';
 import { environmentSchema } from './sandboxes.ts';
 
-const userSchema = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$/, 'must be a user name or id');
+const userSchema = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/,
+    'must be the name or id of a user, and of a group after a colon if you like',
+  );
 export const guestPathSchema = z
   .string()
   .min(1)

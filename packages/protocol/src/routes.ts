@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import * as files from './files.ts';
 import { refSchema } from './ids.ts';
+import * as images from './images.ts';
 import * as machine from './machine.ts';
 import * as processes from './processes.ts';
 import * as sandboxes from './sandboxes.ts';
@@ -41,6 +42,7 @@ const number = z.coerce.number().int().min(1).max(4_294_967_295);
 const job = z.strictObject({ sandbox: refSchema, job: number });
 const terminal = z.strictObject({ sandbox: refSchema, terminal: number });
 const snapshot = z.strictObject({ snapshot: refSchema });
+const image = z.strictObject({ image: images.imageRefSchema });
 const list = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
 /** Every HTTP route: the server, the OpenAPI file, the SDK and the fuzzer read this table. */
@@ -668,7 +670,7 @@ export const routes = {
     summary: 'List images',
     scope: 'admin',
     answer: 'json',
-    result: list(machine.imageSchema),
+    result: list(images.imageSchema),
   }),
   makeImage: route({
     method: 'POST',
@@ -677,8 +679,8 @@ export const routes = {
     summary: 'Make an image from the host, a Debian suite, a directory or an archive of the daemon’s machine',
     scope: 'admin',
     answer: 'json',
-    body: machine.makeImageSchema,
-    result: machine.imageSchema,
+    body: images.makeImageSchema,
+    result: images.imageSchema,
     status: 201,
   }),
   importImage: route({
@@ -688,10 +690,60 @@ export const routes = {
     summary: 'Make an image from an uploaded tar (plain, gz, zst)',
     scope: 'admin',
     answer: 'json',
-    query: machine.importImageQuery,
+    query: images.importImageQuery,
     upload: true,
-    result: machine.imageSchema,
+    result: images.imageSchema,
     status: 201,
+  }),
+  pullImage: route({
+    method: 'POST',
+    path: '/v1/images/pull',
+    tag: 'images',
+    summary: 'Get an image from its registry, or a newer one under the same name',
+    scope: 'admin',
+    answer: 'events',
+    body: images.pullImageSchema,
+    result: images.pullEventSchema,
+  }),
+  pruneImages: route({
+    method: 'POST',
+    path: '/v1/images/prune',
+    tag: 'images',
+    summary: 'Remove images and layers that nothing stands on',
+    scope: 'admin',
+    answer: 'json',
+    body: images.pruneImagesSchema,
+    result: images.prunedImagesSchema,
+  }),
+  listRegistries: route({
+    method: 'GET',
+    path: '/v1/registries',
+    tag: 'images',
+    summary: 'List the registries that somebody logged in to here',
+    scope: 'admin',
+    answer: 'json',
+    result: list(images.registryLoginSchema),
+  }),
+  loginRegistry: route({
+    method: 'POST',
+    path: '/v1/registries',
+    tag: 'images',
+    summary: 'Log in to a registry; the password is tried, then kept',
+    scope: 'admin',
+    answer: 'json',
+    body: images.loginSchema,
+    result: images.registryLoginSchema,
+    status: 201,
+  }),
+  logoutRegistry: route({
+    method: 'DELETE',
+    path: '/v1/registries/:registry',
+    tag: 'images',
+    summary: 'Forget the login of a registry',
+    scope: 'admin',
+    answer: 'json',
+    params: images.registryParams,
+    result: machine.emptySchema,
   }),
   getImage: route({
     method: 'GET',
@@ -700,8 +752,8 @@ export const routes = {
     summary: 'Inspect an image',
     scope: 'admin',
     answer: 'json',
-    params: z.strictObject({ image: refSchema }),
-    result: machine.imageSchema,
+    params: image,
+    result: images.imageSchema,
   }),
   removeImage: route({
     method: 'DELETE',
@@ -710,7 +762,7 @@ export const routes = {
     summary: 'Remove an image that nothing uses',
     scope: 'admin',
     answer: 'json',
-    params: z.strictObject({ image: refSchema }),
+    params: image,
     result: machine.emptySchema,
   }),
 

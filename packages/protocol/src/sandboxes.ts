@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
+import { imageRefSchema } from './images.ts';
 
 const portSchema = z.int().min(1).max(65535);
 
@@ -85,7 +86,7 @@ export const idleActionSchema = z.enum(['pause', 'stop']);
 
 export const createSandboxSchema = z.strictObject({
   name: nameSchema.optional(),
-  image: refSchema.optional(),
+  image: imageRefSchema.optional(),
   /** Grow it from this snapshot or checkpoint instead of an image. */
   from: refSchema.optional(),
   driver: driverNameSchema.optional(),
@@ -201,7 +202,7 @@ export const listSandboxesQuery = z.strictObject({
   state: sandboxStateSchema.optional(),
   /** `key=value` or `key`; several separated by commas must all hold. */
   label: z.string().max(1024).optional(),
-  image: refSchema.optional(),
+  image: imageRefSchema.optional(),
   parent: refSchema.optional(),
 });
 

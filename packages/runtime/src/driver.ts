@@ -11,11 +11,18 @@ export interface MachineLimits {
   readonly pids: number;
 }
 
+/** An image as the drivers take it: directories that never change, shared by every sandbox that was made from it. */
+export interface ImageRoot {
+  /** What holds them all. */
+  readonly directory: string;
+  /** Their paths below it, topmost first. One that is above hides what those below have of the same name. */
+  readonly layers: readonly [string, ...string[]];
+}
+
 export interface MachineSpec {
   readonly id: string;
   readonly hostname: string;
-  /** The image: an immutable root filesystem, shared by every sandbox that was made from it. */
-  readonly imageDir: string;
+  readonly image: ImageRoot;
   /** The sandbox's own disk: holds `upper` and `work`; the root is an overlay of the two over the image. */
   readonly diskDir: string;
   readonly limits: MachineLimits;

@@ -133,11 +133,8 @@ describe('opening', () => {
 });
 
 describe('names of Debian suites', () => {
-  it.each(['debian:', 'debian:../x', 'debian:a b', 'debian:-x', 'debian:Bookworm'])(
-    'are checked: %s',
-    async (name) => {
-      await expect(images.ensure(name)).rejects.toMatchObject({ code: 'invalid_argument' });
-      expect(await readdir(directory)).toEqual([]);
-    },
-  );
+  it.each(['debian:', 'debian:../x', 'debian:a b', 'debian:-x'])('are checked: %s', async (name) => {
+    await expect(images.ensure(name)).rejects.toMatchObject({ code: 'invalid_argument' });
+    expect(await readdir(directory)).toEqual([]);
+  });
 });

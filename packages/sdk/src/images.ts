@@ -1,6 +1,16 @@
-import type { Image, RouteBody } from '@coppice/protocol';
+import type { Image, PullEvent, RouteBody, RouteResult } from '@coppice/protocol';
+import { CoppiceError } from '@coppice/protocol/errors';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { UploadBody } from './connection/transport.ts';
+
+type LayerEvent = Extract<PullEvent, { type: 'layer' }>;
+
+interface PullOptions extends CallOptions {
+  /** Do nothing where there is an image of that name, as when a sandbox is made of it. */
+  readonly ifMissing?: boolean;
+  /** How far each layer is. */
+  readonly onLayer?: (layer: LayerEvent) => void;
+}
 
 export class Images {
   readonly #caller: Caller;
@@ -15,6 +25,45 @@ export class Images {
 
   get(image: string, { signal }: CallOptions = {}): Promise<Image> {
     return this.#caller.call('getImage', { params: { image }, signal });
+  }
+
+  /**
+   * From a registry, by the name that docker knows it by. Where the name stands for another image there than here, that one
+   * comes in under the name, and what stands on the old one stays on it.
+   */
+  async pull(name: string, { ifMissing = false, signal, onLayer }: PullOptions = {}): Promise<Image> {
+    const body = { name, if_missing: ifMissing };
+    for await (const { data } of this.#caller.events('pullImage', { body, signal })) {
+      const event = JSON.parse(data) as PullEvent;
+      if (event.type === 'image') return event.image;
+      onLayer?.(event);
+    }
+    throw new CoppiceError('unavailable', `the daemon went away while it pulled ${name}`);
+  }
+
+  /** Removes images that nothing stands on: those whose name went to a newer one, or all. */
+  prune({
+    all = false,
+    signal,
+  }: { readonly all?: boolean } & CallOptions = {}): Promise<RouteResult<'pruneImages'>> {
+    return this.#caller.call('pruneImages', { body: { all }, signal });
+  }
+
+  /** The registries that somebody logged in to on the daemon's machine. */
+  async logins({ signal }: CallOptions = {}): Promise<RouteResult<'loginRegistry'>[]> {
+    return (await this.#caller.call('listRegistries', { signal })).items;
+  }
+
+  /** Tries the password and keeps it on the daemon's machine. */
+  login({
+    signal,
+    ...body
+  }: RouteBody<'loginRegistry'> & CallOptions): Promise<RouteResult<'loginRegistry'>> {
+    return this.#caller.call('loginRegistry', { body, signal });
+  }
+
+  async logout(registry: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('logoutRegistry', { params: { registry }, signal });
   }
 
   /** From `host`, `debian:<suite>`, or a path on the daemon's machine. */

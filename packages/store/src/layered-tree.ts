@@ -1,9 +1,10 @@
 /**
- * A root filesystem as a sandbox sees it: an image, and above it what was changed, in the form that overlayfs writes
+ * A root filesystem as a sandbox sees it: the layers of an image, and above them what was changed, in the form that overlayfs writes
  * (whiteouts are character devices 0/0; an opaque directory carries user.overlay.opaque or trusted.overlay.opaque).
  */
 export interface LayeredTree {
-  readonly imageDir: string;
+  /** The layers of the image, topmost first. */
+  readonly imageDirs: readonly string[];
   readonly upperDir: string;
 }
 

@@ -72,7 +72,7 @@ describe('a path of more than 4,096 bytes', () => {
     await mkdir(join(root, 'image'), { recursive: true });
     if (content !== undefined)
       await python(join(disk, 'upper'), `${dig(levels, name)}open('file', 'w').write('${content}')`);
-    return { imageDir: join(root, 'image'), upperDir: join(disk, 'upper') };
+    return { imageDirs: [join(root, 'image')], upperDir: join(disk, 'upper') };
   };
 
   const read = async (tree: LayeredTree): Promise<string> =>
@@ -121,8 +121,8 @@ describe('a path that is longer than any program needs', () => {
     const below = async (): Promise<void> => {
       for await (const _ of diffTrees(
         server,
-        { imageDir: image, upperDir: image },
-        { imageDir: image, upperDir: upper },
+        { imageDirs: [image], upperDir: image },
+        { imageDirs: [image], upperDir: upper },
       ));
     };
     await expect(below()).rejects.toMatchObject({

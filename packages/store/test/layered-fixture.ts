@@ -93,33 +93,45 @@ const viewOf = async (root: string): Promise<View> => {
 export class OverlayBench {
   readonly #root: string;
   readonly #engine: CopyingEngine;
-  readonly #imageDir: string;
+  readonly #imageDirs: readonly string[];
   #count = 0;
 
   constructor(root: string, server: PoolServer) {
     this.#root = root;
     this.#engine = new CopyingEngine(server, 'copy');
-    this.#imageDir = join(root, 'image');
+    this.#imageDirs = ['image-3', 'image-2', 'image-1'].map((name) => join(root, name));
   }
 
+  /** Of three layers that hide and replace some of one another. */
   async makeImage(): Promise<void> {
-    await mkdir(join(this.#imageDir, 'd/e'), { recursive: true });
-    for (const name of ['a', 'b', 'd/x', 'd/y', 'd/e/z'])
-      await writeFile(join(this.#imageDir, name), `image ${name}\n`);
-    await symlink('a', join(this.#imageDir, 'l'));
+    const [top, middle, bottom] = this.#imageDirs as [string, string, string];
+    await mkdir(join(bottom, 'd/e'), { recursive: true });
+    await writeFile(join(bottom, 'a'), 'image a\n');
+    for (const name of ['b', 'd/x', 'd/gone', 'd/e/hidden', 'n'])
+      await writeFile(join(bottom, name), `below ${name}\n`);
+    await mkdir(join(middle, 'd/e'), { recursive: true });
+    await writeFile(join(middle, 'd/y'), 'image d/y\n');
+    await run('mknod', [join(middle, 'd/gone'), 'c', '0', '0']);
+    await run('setfattr', ['-n', 'user.overlay.opaque', '-v', 'y', join(middle, 'd/e')]);
+    await writeFile(join(middle, 'd/e/z'), 'image d/e/z\n');
+    await run('mknod', [join(middle, 'n'), 'c', '0', '0']);
+    await mkdir(join(top, 'd'), { recursive: true });
+    await writeFile(join(top, 'd/x'), 'image d/x\n');
+    await writeFile(join(top, 'b'), 'image b\n');
+    await symlink('a', join(top, 'l'));
   }
 
   async makeTree(): Promise<LayeredTree> {
     const disk = join(this.#root, `tree-${this.#count++}`);
     await mkdir(join(disk, 'upper'), { recursive: true });
     await mkdir(join(disk, 'work'));
-    return { imageDir: this.#imageDir, upperDir: join(disk, 'upper') };
+    return { imageDirs: this.#imageDirs, upperDir: join(disk, 'upper') };
   }
 
   async cloneTree(tree: LayeredTree): Promise<LayeredTree> {
     const disk = join(this.#root, `tree-${this.#count++}`);
     await this.#engine.clone(dirname(tree.upperDir), disk, { readOnly: false });
-    return { imageDir: this.#imageDir, upperDir: join(disk, 'upper') };
+    return { imageDirs: this.#imageDirs, upperDir: join(disk, 'upper') };
   }
 
   /** Works inside the mounted tree; returns what is seen in it at the end. */
@@ -130,7 +142,7 @@ export class OverlayBench {
     const disk = dirname(tree.upperDir);
     const mounted = join(disk, 'mounted');
     await mkdir(mounted, { recursive: true });
-    const layers = `lowerdir=${tree.imageDir},upperdir=${tree.upperDir},workdir=${join(disk, 'work')}`;
+    const layers = `lowerdir=${tree.imageDirs.join(':')},upperdir=${tree.upperDir},workdir=${join(disk, 'work')}`;
     await run('mount', ['-t', 'overlay', 'overlay', '-o', `${layers},userxattr`, mounted]);
     try {
       await work(mounted);

@@ -32,7 +32,7 @@ const makeTree = async (name: string, script: string): Promise<LayeredTree> => {
   await mkdir(imageDir, { recursive: true });
   await mkdir(upperDir, { recursive: true });
   await run('python3', ['-c', `import os\n${script}`], { cwd: upperDir });
-  return { imageDir, upperDir };
+  return { imageDirs: [imageDir], upperDir };
 };
 
 describe('a directory with more than is read at once', () => {

@@ -1,8 +1,17 @@
+import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { GuestProcess } from '@coppice/runtime';
+import { promisify } from 'node:util';
+import type { GuestProcess, ImageRoot } from '@coppice/runtime';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { DriverWorkbench, eventually, type MakeDriver, runIn, shellIn } from './driver-workbench.ts';
+import {
+  DriverWorkbench,
+  eventually,
+  imageRootOf,
+  type MakeDriver,
+  runIn,
+  shellIn,
+} from './driver-workbench.ts';
 import { listTree } from './list-tree.ts';
 import { tinyImage } from './tiny-image.ts';
 
@@ -15,6 +24,7 @@ export interface DriverTraits {
 }
 
 const mebibyte = 1 << 20;
+const run = promisify(execFile);
 
 /** The promises of the Driver port; each implementation runs them all. */
 export function describeDriver(name: string, makeDriver: MakeDriver, traits: DriverTraits = {}): void {
@@ -313,6 +323,34 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       expect(all).toEqual(all.map((_, index) => `${index}\n`));
     });
 
+    test('stands on many layers as on one: each hides what is below it, and what one deletes is gone', async () => {
+      await using bench = await open();
+      const spec = bench.spec();
+      const machine = await bench.driver.start({ ...spec, image: await manyLayers(bench.home, spec.image) });
+      const { stdout } = await shellIn(
+        machine.guest,
+        [
+          'cat /stack/all | tail -n 1; ls /stack | wc -l; ls /stack/opaque; cat /stack/opaque/fresh',
+          'test ! -e /stack/gone && echo gone; stat -c "%a %u:%g" /stack/open /stack/owned',
+          'echo mine > /stack/from-7 && cat /stack/from-7 && rm -r /stack/opaque && mkdir /stack/opaque && ls /stack/opaque',
+          'rm /stack/from-3 && test ! -e /stack/from-3 && echo removed',
+        ].join('; '),
+      );
+      expect(stdout.split('\n')).toEqual([
+        'layer 126',
+        '131',
+        'fresh',
+        'fresh',
+        'gone',
+        '1777 0:0',
+        '700 1000:1001',
+        'mine',
+        'removed',
+        '',
+      ]);
+      await machine.stop(0);
+    });
+
     test('starts beside seven others at the same time', async () => {
       await using bench = await open();
       const specs = Array.from({ length: 8 }, () => bench.spec());
@@ -330,7 +368,7 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       const spec = bench.spec();
       await bench.driver.start(spec);
       await expect(bench.driver.start(spec)).rejects.toMatchObject({ code: 'wrong_state' });
-      const absent = bench.spec({ imageDir: join(bench.home, 'no-such-image') });
+      const absent = bench.spec({ image: imageRootOf(join(bench.home, 'no-such-image')) });
       await expect(bench.driver.start(absent)).rejects.toMatchObject({ code: 'not_found' });
       expect(bench.remains(absent.id)).toEqual([]);
       for (const changes of [
@@ -342,4 +380,25 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       }
     });
   });
+}
+
+/** 127 layers above the image that is given, with names as long as those of a home. */
+async function manyLayers(home: string, { directory, layers }: ImageRoot): Promise<ImageRoot> {
+  const root = join(home, 'layers');
+  const names = Array.from({ length: 127 }, (_, index) => `layer-${String(index).padStart(14, '0')}/fs`);
+  for (const [index, name] of names.entries()) {
+    mkdirSync(join(root, name, 'stack'), { recursive: true });
+    writeFileSync(join(root, name, 'stack/all'), `layer ${index}\n`);
+    writeFileSync(join(root, name, `stack/from-${index}`), '');
+  }
+  const script = `
+    mkdir -p ${names[0]}/stack/opaque ${names[0]}/stack/open ${names[0]}/stack/owned ${names[5]}/stack/opaque
+    chmod 1777 ${names[0]}/stack/open; chown 1000:1001 ${names[0]}/stack/owned; chmod 700 ${names[0]}/stack/owned
+    echo below > ${names[0]}/stack/opaque/below; echo there > ${names[0]}/stack/gone
+    mknod ${names[4]}/stack/gone c 0 0
+    setfattr -n user.overlay.opaque -v y ${names[5]}/stack/opaque; echo fresh > ${names[5]}/stack/opaque/fresh
+    cp --archive "$1" base`;
+  await run('sh', ['-euc', script, 'sh', join(directory, layers[0])], { cwd: root });
+  const [top = 'base', ...others] = [...names.reverse(), 'base'];
+  return { directory: root, layers: [top, ...others] };
 }

@@ -1,7 +1,15 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Driver, ExitStatus, Guest, Machine, MachineSpec, ProcessRequest } from '@coppice/runtime';
+import type {
+  Driver,
+  ExitStatus,
+  Guest,
+  ImageRoot,
+  Machine,
+  MachineSpec,
+  ProcessRequest,
+} from '@coppice/runtime';
 import { homeKey } from './home-key.ts';
 import { PlainDirectory } from './plain-directory.ts';
 
@@ -48,7 +56,7 @@ export class DriverWorkbench {
     return {
       id: `sb_test${this.homeKey}${number}`,
       hostname: `test-${number}`,
-      imageDir: this.#image,
+      image: imageRootOf(this.#image),
       diskDir,
       limits: { cpus: 2, memoryBytes: 512 * mebibyte, pids: 256 },
       ...changes,
@@ -93,6 +101,12 @@ export class DriverWorkbench {
     }
   }
 }
+
+/** An image of one directory. */
+export const imageRootOf = (directory: string): ImageRoot => ({
+  directory: dirname(directory),
+  layers: [basename(directory)],
+});
 
 /** Runs a program in a sandbox to its end. */
 export async function runIn(

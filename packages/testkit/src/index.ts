@@ -3,6 +3,7 @@ export { type DriverTraits, describeDriver } from './driver-conformance.ts';
 export {
   DriverWorkbench,
   eventually,
+  imageRootOf,
   type MakeDriver,
   type RunResult,
   runIn,

@@ -68,6 +68,8 @@ export class RunningDaemon implements AsyncDisposable {
     const settings = {
       listen: { port: 0 },
       warm_pool: 0,
+      // A test that names an image that is not there must not ask a registry on the Internet.
+      pull_missing_images: false,
       ...(image ? { default_image: 'tiny' } : {}),
       ...config,
     };

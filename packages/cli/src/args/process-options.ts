@@ -14,7 +14,7 @@ export interface ProcessFlags {
 /** Who runs a command, and where. */
 export const addProcessOptions = (command: Command, cli: Cli): Command =>
   command
-    .option('-u, --user <user>', 'user to run as (default: root)')
+    .option('-u, --user <user>', 'user to run as, or user:group (default: that of the image, or root)')
     .option('-w, --cwd <dir>', 'directory to run in')
     .option('-e, --env <key=value>', 'variable for this command (repeatable)', collectEnv(cli.io.env));
 

@@ -36,7 +36,7 @@ export const addSandboxOptions = (command: Command, cli: Cli): Command =>
   addNetworkOptions(
     addLimitOptions(
       command
-        .option('-i, --image <image>', 'image to start from (default: host)')
+        .option('-i, --image <image>', 'image to start from, pulled if it is not here (default: host)')
         .option('--from <snapshot>', 'grow it from a snapshot or checkpoint')
         .addOption(new Option('--driver <driver>', 'what isolates it').choices(['container', 'gvisor'])),
     )

@@ -4,6 +4,8 @@ import { resolve } from 'node:path';
 import type { Image } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Cli } from '../cli.ts';
+import { pullImage } from '../image-pull.ts';
+import { readPassword } from '../read-password.ts';
 import { formatAge, formatBytes } from '../ui/format.ts';
 import { facts, table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
@@ -56,11 +58,55 @@ const namesOf = async (cli: Cli, ids: readonly string[]): Promise<string[]> => {
   return ids.map((id) => names.get(id) ?? id);
 };
 
+const settingsFacts = (settings: Image['settings']): (readonly [string, string])[] => {
+  if (settings === null) return [];
+  const {
+    entrypoint,
+    cmd,
+    user,
+    working_dir: cwd,
+    env,
+    exposed_ports: ports,
+    labels,
+    stop_signal: stop,
+  } = settings;
+  const known: (readonly [string, string])[] = [
+    ['starts', [...entrypoint, ...cmd].map(quoted).join(' ')],
+    ['user', user ?? ''],
+    ['directory', cwd ?? ''],
+    ['ports', ports.join(', ')],
+    ['stop signal', stop ?? ''],
+    [
+      'environment',
+      Object.entries(env)
+        .map(([name, value]) => `${name}=${value}`)
+        .join('\n'),
+    ],
+    [
+      'labels',
+      Object.entries(labels)
+        .map(([name, value]) => `${name}=${value}`)
+        .join('\n'),
+    ],
+  ];
+  return known.filter(([, value]) => value !== '');
+};
+
+const quoted = (word: string): string => (/^[\w./:=@%+-]+$/.test(word) ? word : JSON.stringify(word));
+
 const made = (image: Image): string => `${image.name}  ${formatBytes(image.size_bytes)}  ${image.id}`;
 
 export const define: DefineCommand = (program, cli) => {
-  const images = verb(program, 'images', 'List, make and remove images').action(() => listImages(cli));
+  const images = verb(program, 'images', 'List, get, make and remove images').action(() => listImages(cli));
   verb(images, 'ls', 'List images').action(() => listImages(cli));
+  verb(images, 'pull', 'Get images from a registry, or newer ones under the same names')
+    .argument('<name...>', 'as in docker pull: python:3.12-slim, ghcr.io/org/app@sha256:…')
+    .addHelpText('after', examples('coppice images pull python:3.12-slim'))
+    .action(async (names: string[]) => {
+      const pulled: Image[] = [];
+      for (const name of names) pulled.push(await pullImage(cli, name));
+      cli.out.result(pulled, () => pulled.map(made).join('\n'));
+    });
   verb(images, 'import', 'Make an image from a directory, or a tar (plain, gz, zst)')
     .argument('<path>', 'directory or archive of this machine')
     .argument('<name>', 'name of the image')
@@ -95,11 +141,49 @@ export const define: DefineCommand = (program, cli) => {
           ['source', image.source],
           ['size', formatBytes(image.size_bytes)],
           ['digest', image.digest],
+          ...(image.registry_digest === null ? [] : [['in the registry', image.registry_digest] as const]),
+          ...(image.layers.length === 0 ? [] : [['layers', String(image.layers.length)] as const]),
+          ...settingsFacts(image.settings),
           ['made', image.created_at],
           ['used by', users.join(', ') || 'nothing'],
         ]),
       );
     });
+  verb(images, 'prune', 'Remove images and layers that nothing uses')
+    .option('-a, --all', 'every image that nothing uses, not only those that a newer one took the name of')
+    .action(async ({ all = false }: { all?: boolean }) => {
+      const { removed, freed_bytes: freed } = await cli.coppice.images.prune({ all, signal: cli.signal });
+      cli.out.result({ removed, freed_bytes: freed }, () =>
+        [...removed.map(({ name }) => `removed ${name}`), `freed ${formatBytes(freed)}`].join('\n'),
+      );
+    });
+  verb(images, 'login', 'Log in to a registry, for pulling and pushing')
+    .argument('<registry>', 'its host: docker.io, ghcr.io, localhost:5000')
+    .requiredOption('-u, --username <name>', 'who you are there')
+    .option('--password-stdin', 'read the password, or a token, from standard input')
+    .addHelpText('after', examples('coppice images login ghcr.io -u me --password-stdin < token'))
+    .action(async (registry: string, options: { username: string; passwordStdin?: boolean }) => {
+      const password = await readPassword(cli, registry, options.passwordStdin ?? false);
+      const { signal } = cli;
+      const login = await cli.coppice.images.login({
+        registry,
+        username: options.username,
+        password,
+        signal,
+      });
+      cli.out.result(login, () => `logged in to ${login.registry} as ${login.username}`);
+    });
+  verb(images, 'logout', 'Forget the login of a registry')
+    .argument('<registry>', 'its host')
+    .action(async (registry: string) => {
+      await cli.coppice.images.logout(registry, { signal: cli.signal });
+      cli.out.result({ registry }, () => `logged out of ${registry}`);
+    });
+  verb(images, 'logins', 'List the registries that are logged in to').action(async () => {
+    const logins = await cli.coppice.images.logins({ signal: cli.signal });
+    const rows = logins.map(({ registry, username }) => [registry, username]);
+    cli.out.result(logins, () => table(['REGISTRY', 'USER'], rows, 'No logins.'));
+  });
   verb(images, 'rm', 'Remove images that nothing uses')
     .argument('<image...>', 'names or ids')
     .action(async (refs: string[]) => {

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { IdSource } from '@coppice/protocol';
-import { ContainerDriver, GvisorDriver, ImageStore, NftNetwork } from '@coppice/runtime';
+import { ContainerDriver, GvisorDriver, NftNetwork } from '@coppice/runtime';
 import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
 import type { Config } from '../config/config.ts';
 import type { Home } from '../config/home.ts';
@@ -14,12 +14,14 @@ import { Journal } from '../journal/journal.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
 import { LongWork } from '../journal/long-work.ts';
 import type { Drivers } from '../sandboxes/machine-starter.ts';
+import { type Account, type OpenedImages, openImages } from './open-images.ts';
 
 export interface DaemonOptions {
   readonly home: Home;
   readonly config: Config;
   readonly programs: Programs;
   readonly log: Log;
+  readonly account: Account;
   /** Where this process dies or waits, for the tests of that. */
   readonly faults?: (() => string | undefined) | undefined;
   /** Go back to the last good copy of the database; what it does not know is left alone. */
@@ -27,13 +29,12 @@ export interface DaemonOptions {
 }
 
 /** What every room stands on: the database, the disks, the network and the drivers of this home. */
-export interface Kernel extends DaemonOptions {
+export interface Kernel extends DaemonOptions, OpenedImages {
   readonly now: () => number;
   readonly ids: IdSource;
   readonly state: State;
   readonly pool: Pool;
   readonly disks: DiskStore;
-  readonly imageStore: ImageStore;
   readonly network: NftNetwork;
   readonly drivers: Drivers;
   readonly journal: Journal;
@@ -63,13 +64,9 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     }),
     gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs, agentAnswerMs }),
   };
-  const [pool, imageStore] = await Promise.all([
+  const [pool, images] = await Promise.all([
     openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),
-    ImageStore.open({
-      directory: home.imagesDir,
-      newId: () => ids.next('image'),
-      now: () => new Date(now()),
-    }),
+    openImages({ ...options, ids, now }),
   ]);
   const notices = pool.wasReadOnly ? [noticeOfRemount(state)] : [];
   for (const notice of notices) log.warn({}, notice);
@@ -82,7 +79,7 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     state,
     drivers,
     pool,
-    imageStore,
+    ...images,
     disks: await openDisks(pool, log),
     network: await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') }),
     journal: new Journal(state, { now, faults: options.faults }),

@@ -6,6 +6,7 @@ import { DoctorService } from '../host/doctor-service.ts';
 import { HealthService, type Trouble } from '../host/health-service.ts';
 import { MetricsService } from '../host/metrics-service.ts';
 import { ImageService } from '../images/image-service.ts';
+import { RegistryService } from '../images/registry-service.ts';
 import { GuestDoor } from '../inside/guest-door.ts';
 import { PortService } from '../inside/port-service.ts';
 import { NetworkService } from '../network/network-service.ts';
@@ -51,9 +52,13 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const activity = new Activity(now);
   const tokens = new TokenService(state, ids, now);
   const images = new ImageService(kernel.imageStore, state, journal);
-  const imageRootfs = (imageId: string) => images.rootfs(imageId);
   const machines = new Machines();
-  const starter = new MachineStarter({ drivers, network, disks, imageRootfs });
+  const starter = new MachineStarter({
+    drivers,
+    network,
+    disks,
+    imageRoot: (imageId) => images.root(imageId),
+  });
   const memory = new MemoryPolicy(drivers);
   const base = { ...kernel, swept, finder, activity, tokens, machines, starter, memory };
 
@@ -61,7 +66,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const allowance = new SnapshotAllowance({ ...base, limits: config.limits });
   const taker = new SnapshotTaker({ ...base, allowance });
   const snapshots = new SnapshotService({ ...base, taker, sizer, undosKept: config.limits.undo_snapshots });
-  const trees = new TreeAccess({ ...base, taker, imageRootfs });
+  const trees = new TreeAccess({ ...base, taker, imageDirs: (imageId) => images.directories(imageId) });
   const compare = new CompareService(trees, pool.server);
   const merger = new MergeService({ ...base, trees, taker, sizer, snapshots, server: pool.server });
 
@@ -72,7 +77,11 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     onDestroyed: (record) => snapshots.sandboxIsGone(record),
   });
   const pauser = new Pauser({ ...base, lifecycle });
-  const guests = new GuestDoor({ ...base, waker: pauser });
+  const guests = new GuestDoor({
+    ...base,
+    waker: pauser,
+    imageSettings: (imageId) => images.settings(imageId),
+  });
   const maxConnections = affordableConnections(config.limits.forward_connections);
   const ports = new PortService({ state, journal, finder, guests, log, maxConnections });
   lifecycle.beforeDestroy((id) => ports.closeForwards(id));
@@ -125,6 +134,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   return {
     ...base,
     images,
+    registryLogins: new RegistryService(kernel.registries, kernel.logins),
     sizer,
     snapshots,
     lifecycle,

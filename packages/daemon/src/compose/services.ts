@@ -50,6 +50,7 @@ export function servicesOf(rooms: Rooms): Services {
     network: rooms.networks,
     ports: rooms.ports,
     images: rooms.images,
+    registries: rooms.registryLogins,
     tokens: rooms.tokens,
     events: rooms.events,
     doctor: rooms.doctor,

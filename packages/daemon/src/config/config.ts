@@ -1,7 +1,14 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { CoppiceError, driverNameSchema, idleActionSchema, refSchema } from '@coppice/protocol';
+import { CoppiceError, driverNameSchema, idleActionSchema, imageRefSchema } from '@coppice/protocol';
 import { z } from 'zod';
+
+const hostSchema = z
+  .string()
+  .regex(
+    /^[a-z0-9[][a-z0-9.:[\]-]{0,252}$/,
+    'must be the host of a registry in lower case, with its port if it has one',
+  );
 
 /** What `config.json` in the home may say. Unknown keys are refused: a misspelt limit must not be no limit. */
 const configSchema = z.strictObject({
@@ -25,7 +32,7 @@ const configSchema = z.strictObject({
     .max(32)
     .default([]),
   default_driver: driverNameSchema.default('container'),
-  default_image: refSchema.default('host'),
+  default_image: imageRefSchema.default('host'),
   /** What a sandbox gets when its creator does not say. */
   defaults: z
     .strictObject({
@@ -78,6 +85,22 @@ const configSchema = z.strictObject({
   transfer_dir: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   /** Of `log/daemon.log`, and as much again of the one before it. */
   log_max_mb: z.int().min(1).max(10_240).default(16),
+  /** Where images come from, by the host that stands in their names. */
+  registries: z
+    .record(
+      hostSchema,
+      z.strictObject({
+        /** Hosts that are asked first. Without TLS only where they are this machine. */
+        mirrors: z.array(hostSchema).max(16).default([]),
+        /** A file with the certificates of authorities that sign for it and its mirrors. */
+        ca: z.string().startsWith('/', 'must be an absolute path').optional(),
+      }),
+    )
+    .default({}),
+  /** Whether an image that is not here is pulled when a sandbox is made of it. */
+  pull_missing_images: z.boolean().default(true),
+  /** Where `docker login` keeps its logins; null: `.docker/config.json` of the account that the daemon runs as. */
+  docker_config: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   /** Keeps the memory of containers; null: the one on the PATH of the system. */
   criu: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   log_level: z.enum(['debug', 'info', 'warn', 'error']).default('info'),

@@ -61,6 +61,17 @@ export class Home {
   get imagesDir(): string {
     return join(this.directory, 'images');
   }
+  /** The layers that images are made of, unpacked, and packed as they came. */
+  get layersDir(): string {
+    return join(this.directory, 'layers');
+  }
+  get blobsDir(): string {
+    return join(this.directory, 'blobs');
+  }
+  /** Logins to registries. */
+  get loginsFile(): string {
+    return join(this.directory, 'registries.json');
+  }
   get transferDir(): string {
     return join(this.directory, 'transfer');
   }

@@ -6,6 +6,7 @@ import { CoppiceError } from '@coppice/protocol';
 export interface Programs {
   readonly agent: string;
   readonly launch: string;
+  readonly layer: string;
   readonly parcel: string;
   readonly pool: string;
   readonly relay: string;
@@ -19,6 +20,7 @@ export function findPrograms(from: string): Programs {
       return {
         agent: join(build, 'coppice-agent'),
         launch: join(build, 'coppice-launch'),
+        layer: join(build, 'coppice-layer'),
         parcel: join(build, 'coppice-parcel'),
         pool: join(build, 'coppice-pool'),
         relay: join(build, 'coppice-relay'),

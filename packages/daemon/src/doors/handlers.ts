@@ -1,7 +1,10 @@
+import type { LayerProgress } from '@coppice/runtime';
 import type { CallOptions, Principal, Progress, Services } from '../services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
 import { execEvents } from './http/exec-events.ts';
 import { runOverSocket } from './http/exec-socket.ts';
+import { layerEvent, occasionally } from './http/layer-events.ts';
+import { progressEvents } from './http/progress-events.ts';
 import { attachTerminal } from './http/terminal-socket.ts';
 
 const done = async (work: Promise<void>): Promise<Record<string, never>> => {
@@ -122,6 +125,19 @@ export const createHandlers = (services: Services): Handlers => ({
   listImages: () => items(services.images.list()),
   makeImage: ({ body, ...call }) => services.images.make(body, optionsOf(call)),
   importImage: ({ query, upload, ...call }) => services.images.importTar(query.name, upload, optionsOf(call)),
+  pullImage: async ({ body, signal }) =>
+    progressEvents(
+      (report: (progress: LayerProgress) => void) =>
+        services.images[body.if_missing ? 'ensure' : 'pull'](body.name, {
+          signal,
+          onLayer: occasionally(report),
+        }),
+      { progress: layerEvent, result: (image) => ({ type: 'image', image }) },
+    ),
+  pruneImages: ({ body }) => services.images.prune(body.all),
+  listRegistries: () => items(services.registries.list()),
+  loginRegistry: ({ body, signal }) => services.registries.login(body, signal),
+  logoutRegistry: ({ params }) => done(services.registries.logout(params.registry)),
   getImage: ({ params }) => services.images.get(params.image),
   removeImage: ({ params }) => done(services.images.remove(params.image)),
 

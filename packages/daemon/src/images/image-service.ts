@@ -2,11 +2,18 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { CoppiceError, type Image, type makeImageSchema } from '@coppice/protocol';
-import type { ImageProgress, ImageSource, ImageStore, Image as StoredImage } from '@coppice/runtime';
+import type {
+  ImageProgress,
+  ImageRoot,
+  ImageSettings,
+  ImageSource,
+  ImageStore,
+  Image as StoredImage,
+} from '@coppice/runtime';
 import type { z } from 'zod';
 import type { State } from '../db/state.ts';
 import type { Journal } from '../journal/journal.ts';
-import type { CallOptions } from '../services.ts';
+import type { CallOptions, PullOptions } from '../services.ts';
 
 /** What of an image every sandbox needs to know. */
 export interface ImageRef {
@@ -71,8 +78,24 @@ export class ImageService {
     });
   }
 
+  /** What sandboxes of the image stand on. */
+  root(imageId: string): ImageRoot {
+    return this.#store.root(imageId);
+  }
+
+  /** The same as directories, topmost first. */
+  directories(imageId: string): string[] {
+    return this.#store.directories(imageId);
+  }
+
+  /** The one directory of an image that is not made of layers. */
   rootfs(imageId: string): string {
     return this.#store.rootfs(imageId);
+  }
+
+  /** What the image says about processes that run in it. */
+  settings(imageId: string): ImageSettings | undefined {
+    return this.#store.settings(imageId);
   }
 
   /** Runs with an image that cannot be removed meanwhile; makes it first where Coppice knows how to. */
@@ -124,6 +147,31 @@ export class ImageService {
     );
   }
 
+  /** Asks the registry also where there is an image of that name, which may be older than what it has. */
+  async pull(name: string, options: PullOptions = {}): Promise<Image> {
+    return this.#made(await this.#store.pull(name, this.#buildOptions(name, options)));
+  }
+
+  /** What a creation would do first: nothing where there is an image of that name. */
+  async ensure(name: string, options: PullOptions = {}): Promise<Image> {
+    return this.#view(await this.#ensure(name, options));
+  }
+
+  /** Those that nothing stands on: `all`, or those whose name went to a newer one. */
+  async prune(all: boolean): Promise<{ removed: { id: string; name: string }[]; freed_bytes: number }> {
+    const removed: { id: string; name: string }[] = [];
+    const before = await this.#store.usedBytes();
+    for (const image of await this.#store.list()) {
+      const superseded =
+        image.source.kind === 'registry' && image.name.includes('@') && !image.source.reference.includes('@');
+      if (!(all || superseded) || this.#usersOf(image.id).length > 0 || this.#claims.has(image.id)) continue;
+      await this.remove(image.id);
+      removed.push({ id: image.id, name: image.name });
+    }
+    await this.#store.collect();
+    return { removed, freed_bytes: Math.max(0, before - (await this.#store.usedBytes())) };
+  }
+
   async remove(ref: string): Promise<void> {
     const image = await this.#store.get(ref);
     const users = this.#usersOf(image.id);
@@ -148,7 +196,7 @@ export class ImageService {
     this.#journal.commit((emit) => emit('image.removed', null, { image_id: image.id, name: image.name }));
   }
 
-  async #ensure(ref: string, options: CallOptions): Promise<StoredImage> {
+  async #ensure(ref: string, options: PullOptions): Promise<StoredImage> {
     const existing = await this.#store.find(ref);
     if (existing !== undefined) return existing;
     // Others may wait for the same build: a caller that goes away must not end it.
@@ -169,20 +217,23 @@ export class ImageService {
     if (this.#gone.has(id))
       throw new CoppiceError('conflict', `the image ${name} is being removed`, { hint: 'Try again.' });
     const image = { id, name };
+    // Its name may have been that of another one.
     this.#known.set(id, image).set(name, image);
     return image;
   }
 
   #buildOptions(
     name: string,
-    options: CallOptions,
-  ): { signal?: AbortSignal; onProgress: (at: ImageProgress) => void } {
+    options: PullOptions,
+  ): Pick<PullOptions, 'signal' | 'onLayer'> & { onProgress: (at: ImageProgress) => void } {
     let phase: string | undefined;
     return {
       ...(options.signal === undefined ? {} : { signal: options.signal }),
+      ...(options.onLayer === undefined ? {} : { onLayer: options.onLayer }),
       onProgress: (at) => {
         const fraction = at.total === null || at.total === 0 ? undefined : at.done / at.total;
-        options.progress?.({ message: at.phase, ...(fraction === undefined ? {} : { fraction }) });
+        const message = at.detail === undefined ? at.phase : `${at.phase}: ${at.detail}`;
+        options.progress?.({ message, ...(fraction === undefined ? {} : { fraction }) });
         if (at.phase === phase) return;
         phase = at.phase;
         this.#journal.commit((emit) => emit('image.progress', null, { name, phase: at.phase }));
@@ -205,9 +256,24 @@ export class ImageService {
       digest: image.digest,
       created_at: image.createdAt,
       used_by: this.#usersOf(image.id),
+      registry_digest: image.source.kind === 'registry' ? image.source.digest : null,
+      layers: [...(image.layers ?? [])],
+      settings: image.settings === undefined ? null : settingsView(image.settings),
+      warnings: [...image.warnings],
     };
   }
 }
+
+const settingsView = (settings: ImageSettings): NonNullable<Image['settings']> => ({
+  env: { ...settings.env },
+  entrypoint: [...settings.entrypoint],
+  cmd: [...settings.cmd],
+  user: settings.user ?? null,
+  working_dir: settings.workingDir ?? null,
+  exposed_ports: [...settings.exposedPorts],
+  labels: { ...settings.labels },
+  stop_signal: settings.stopSignal ?? null,
+});
 
 function sourceText(source: ImageSource): string {
   switch (source.kind) {
@@ -216,6 +282,8 @@ function sourceText(source: ImageSource): string {
       return source.kind;
     case 'debian':
       return `debian:${source.suite}`;
+    case 'registry':
+      return source.reference;
     case 'archive':
       return `archive (${source.format})`;
     case 'directory':

@@ -4,8 +4,10 @@ import type { Guest } from '@coppice/runtime';
 export interface GuestLease {
   readonly sandboxId: string;
   readonly name: string;
-  /** The environment that every process of the sandbox gets. */
+  /** What every process of the sandbox gets, unless it is asked for otherwise. */
   readonly env: Readonly<Record<string, string>>;
+  readonly user?: string | undefined;
+  readonly cwd?: string | undefined;
   readonly guest: Guest;
   /** Marks activity: a long call that is silent is idle again. */
   touch(): void;

@@ -1,5 +1,5 @@
 import { CoppiceError } from '@coppice/protocol';
-import type { Machine } from '@coppice/runtime';
+import type { ImageSettings, Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { Activity } from '../sandboxes/activity.ts';
@@ -17,6 +17,8 @@ export interface GuestDoorParts {
   readonly activity: Activity;
   readonly locks: KeyedLock;
   readonly waker: Waker;
+  /** What an image says about processes that run in it. */
+  readonly imageSettings: (imageId: string) => ImageSettings | undefined;
 }
 
 /** Gives out leases; the common path, a sandbox that runs, takes no lock and awaits nothing. */
@@ -48,18 +50,27 @@ export class GuestDoor implements GuestAccess {
   }
 
   #lease(record: SandboxRecord, machine: Machine): GuestLease {
-    const { activity } = this.#parts;
+    const { activity, imageSettings } = this.#parts;
     const release = activity.hold(record.id);
     return {
       sandboxId: record.id,
       name: record.name,
-      env: record.env,
+      ...processDefaults(record, imageSettings(record.imageId)),
       guest: machine.guest,
       touch: () => activity.touch(record.id),
       release,
     };
   }
 }
+
+/** What the image says, and over it what the sandbox was given. */
+const processDefaults = (
+  { env }: SandboxRecord,
+  settings: ImageSettings | undefined,
+): Pick<GuestLease, 'env' | 'user' | 'cwd'> =>
+  settings === undefined
+    ? { env }
+    : { env: { ...settings.env, ...env }, user: settings.user, cwd: settings.workingDir };
 
 function notRunning(record: SandboxRecord): CoppiceError {
   const why = record.failure === null ? '' : `: ${record.failure}`;

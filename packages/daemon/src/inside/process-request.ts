@@ -14,14 +14,17 @@ export interface CommandInput {
 const toArgv = (command: string | readonly string[]): [string, ...string[]] =>
   typeof command === 'string' ? ['/bin/sh', '-c', command] : ([...command] as [string, ...string[]]);
 
-/** What the caller asked for, on top of the environment of the sandbox. */
-export const toProcessRequest = (lease: GuestLease, input: CommandInput): ProcessRequest => ({
-  argv: toArgv(input.command),
-  env: { ...lease.env, ...input.env },
-  ...(input.cwd === undefined ? {} : { cwd: input.cwd }),
-  ...(input.user === undefined ? {} : { user: input.user }),
-  ...(input.timeout_ms === undefined ? {} : { timeoutMs: input.timeout_ms }),
-});
+/** What the caller asked for, on top of what every process of the sandbox gets. */
+export const toProcessRequest = (lease: GuestLease, input: CommandInput): ProcessRequest => {
+  const { cwd = lease.cwd, user = lease.user, timeout_ms: timeoutMs } = input;
+  return {
+    argv: toArgv(input.command),
+    env: { ...lease.env, ...input.env },
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(user === undefined ? {} : { user }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  };
+};
 
 export const toExit = (exit: ExitStatus): Exit => ({
   exit_code: exit.code,

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { NetworkPolicyBody } from '@coppice/protocol';
-import type { Driver, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
+import type { Driver, ImageRoot, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
 import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 
@@ -10,7 +10,7 @@ export interface MachineStarterParts {
   readonly drivers: Drivers;
   readonly network: Network;
   readonly disks: DiskStore;
-  readonly imageRootfs: (imageId: string) => string;
+  readonly imageRoot: (imageId: string) => ImageRoot;
 }
 
 export interface StartOptions {
@@ -141,7 +141,7 @@ export class MachineStarter {
     return {
       id: record.id,
       hostname: record.hostname,
-      imageDir: this.#parts.imageRootfs(record.imageId),
+      image: this.#parts.imageRoot(record.imageId),
       diskDir: this.#parts.disks.diskDir(record.id),
       limits: toLimits(record),
       ...(record.workspace === null ? {} : { workspaceDir: record.workspace }),

@@ -61,6 +61,7 @@ export class ExportService {
     try {
       const snapshot = finder.snapshot(id);
       const image = await this.#images.stored(snapshot.imageId);
+      if (options.image && image.layers !== undefined) throw layeredImage(image);
       const manifest = manifestOf(snapshot, image, options);
       yield* writeExport(
         manifest,
@@ -92,6 +93,15 @@ export class ExportService {
     return { name, content: this.#parcels.pack(kind, directory) };
   }
 }
+
+const layeredImage = (image: Image): CoppiceError =>
+  new CoppiceError(
+    'unsupported',
+    `the image ${image.name} is made of layers, which a file does not hold yet`,
+    {
+      hint: `Export it with --no-image, and pull ${image.name} where it is imported.`,
+    },
+  );
 
 function manifestOf(snapshot: SnapshotRecord, image: Image, options: ExportOptions): ExportManifest {
   const { shape } = snapshot;

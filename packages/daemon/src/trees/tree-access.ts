@@ -24,7 +24,7 @@ export interface TreeAccessParts {
   readonly disks: DiskStore;
   readonly work: LongWork;
   readonly taker: SnapshotTaker;
-  readonly imageRootfs: (imageId: string) => string;
+  readonly imageDirs: (imageId: string) => readonly string[];
   readonly emptyDir: string;
 }
 
@@ -32,14 +32,14 @@ export interface TreeAccessParts {
 export class TreeAccess {
   readonly #parts: TreeAccessParts;
   readonly #taker: SnapshotTaker;
-  readonly #imageRootfs: (imageId: string) => string;
+  readonly #imageDirs: (imageId: string) => readonly string[];
   /** A directory that is always empty: what was changed since the image by nobody. */
   readonly #emptyDir: string;
 
   constructor(parts: TreeAccessParts) {
     this.#parts = parts;
     this.#taker = parts.taker;
-    this.#imageRootfs = parts.imageRootfs;
+    this.#imageDirs = parts.imageDirs;
     this.#emptyDir = parts.emptyDir;
   }
 
@@ -97,7 +97,7 @@ export class TreeAccess {
 
   ofSnapshot(on: Pick<SnapshotRecord | SandboxRecord, 'imageId'>, snapshotId: string): LayeredTree {
     return {
-      imageDir: this.#imageRootfs(on.imageId),
+      imageDirs: this.#imageDirs(on.imageId),
       upperDir: join(this.#parts.disks.snapshotDir(snapshotId), 'upper'),
     };
   }
@@ -105,13 +105,13 @@ export class TreeAccess {
   /** A disk of a sandbox that does not run. */
   ofDisk(record: SandboxRecord): LayeredTree {
     return {
-      imageDir: this.#imageRootfs(record.imageId),
+      imageDirs: this.#imageDirs(record.imageId),
       upperDir: join(this.#parts.disks.diskDir(record.id), 'upper'),
     };
   }
 
   ofImage(imageId: string): LayeredTree {
-    return { imageDir: this.#imageRootfs(imageId), upperDir: this.#emptyDir };
+    return { imageDirs: this.#imageDirs(imageId), upperDir: this.#emptyDir };
   }
 }
 

@@ -5,20 +5,10 @@ import type { ExtractOptions } from './extract-rootfs.ts';
 import { hostnameLink, synthesisedFiles } from './host-etc.ts';
 import type { BuiltRootfs } from './image.ts';
 
-const suitePattern = /^[a-z][a-z0-9-]{1,31}$/;
-
-/** The suite of an image name like `debian:bookworm`; undefined for names of another kind. */
+/** The suite of an image name like `debian:bookworm`; undefined for other names, as `debian:12-slim` of a registry. */
 export function debianSuite(name: string): string | undefined {
-  if (!name.startsWith('debian:')) return undefined;
-  const suite = name.slice('debian:'.length);
-  if (suitePattern.test(suite)) return suite;
-  throw new CoppiceError(
-    'invalid_argument',
-    `${JSON.stringify(suite.slice(0, 80))} is not the name of a Debian suite`,
-    {
-      hint: 'Use one like debian:bookworm or debian:trixie.',
-    },
-  );
+  const suite = /^debian:([a-z]{2,20})$/.exec(name)?.[1];
+  return suite === 'latest' ? undefined : suite;
 }
 
 /** Builds a minimal Debian from the archive that this machine's own apt is set to use. */

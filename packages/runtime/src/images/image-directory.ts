@@ -36,6 +36,13 @@ export class ImageDirectory {
     await rename(building, join(this.path, image.id));
   }
 
+  /** Gives an image that is there another record. */
+  async rewrite(image: Image): Promise<void> {
+    const file = join(this.path, image.id, 'image.json');
+    await writeFile(`${file}.new`, `${JSON.stringify(image, null, 2)}\n`, { flush: true });
+    await rename(`${file}.new`, file);
+  }
+
   async list(): Promise<Image[]> {
     const names = await readdir(this.path).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return [];

@@ -1,3 +1,5 @@
+import type { ImageSettings } from './oci/image-settings.ts';
+
 /** An immutable root filesystem that sandboxes are made from. */
 export interface Image {
   readonly id: string;
@@ -14,6 +16,11 @@ export interface Image {
   readonly digest: string;
   /** What could not be kept of the source, in words for people. */
   readonly warnings: readonly string[];
+  /** Of an image that is made of layers: their diff ids, lowest first, and the digests of what they were packed in. */
+  readonly layers?: readonly string[];
+  readonly blobs?: readonly string[];
+  /** What such an image says about the processes that run in it. */
+  readonly settings?: ImageSettings;
 }
 
 export type ImageSource =
@@ -21,11 +28,15 @@ export type ImageSource =
   | { readonly kind: 'directory'; readonly path: string }
   | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' }
   | { readonly kind: 'debian'; readonly suite: string }
+  /** The digest is of what the name stood for when it was pulled. */
+  | { readonly kind: 'registry'; readonly reference: string; readonly digest: string }
   /** Came with a snapshot that was exported elsewhere. */
   | { readonly kind: 'export' };
 
 export interface ImageProgress {
   readonly phase: string;
+  /** What of the phase this is about, where several things are done at once. */
+  readonly detail?: string;
   readonly done: number;
   /** Null where the end is not known beforehand. */
   readonly total: number | null;

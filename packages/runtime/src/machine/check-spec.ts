@@ -18,7 +18,7 @@ export function checkSpec(spec: MachineSpec): void {
   checkId(spec.id);
   checkHostname(spec.hostname);
   checkLimits(spec.limits);
-  checkDirectory('image', spec.imageDir);
+  for (const layer of spec.image.layers) checkDirectory('image', join(spec.image.directory, layer));
   checkDirectory('disk', join(spec.diskDir, 'upper'));
   checkDirectory('disk', join(spec.diskDir, 'work'));
   // Whether it is there, and what it is, is told by whoever opens it.

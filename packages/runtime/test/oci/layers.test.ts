@@ -245,6 +245,12 @@ describe('a hostile layer harms nobody and leaves nothing', () => {
     expect(await readdir(join(home, 'layers'))).toEqual([]);
   });
 
+  it('that goes on long after what it is refused for: the refusal says why', async () => {
+    const climbing = await layerTar({ name: '../outside', text: 'x' });
+    const error = await refusal(Buffer.concat([climbing.subarray(0, 1024), Buffer.alloc(32 << 20, 7)]));
+    expect(error).toMatchObject({ code: 'unsafe' });
+  });
+
   it('with devices: they are left out, those that mean a deletion to an overlay too', async () => {
     const device = { type: 'character-device', devmajor: 0, devminor: 0 } as const;
     const path = await unpack(

@@ -1,7 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { LayeredTree, TreeChange } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
+import type { ImageListing } from './image-listing.ts';
 import type { LayerListing } from './layer-listing.ts';
 import { bytesOfText } from './path-text.ts';
+import type { ImageNode } from './stack-entries.ts';
 import type { TreeEntry } from './tree-entry.ts';
 import { type TreeNode, TreeView } from './tree-view.ts';
 import { Turns } from './turns.ts';
@@ -20,7 +23,13 @@ export interface CompareOptions {
   readonly below?: string;
 }
 
-type Part = 'upperBefore' | 'imageBefore' | 'upperAfter' | 'imageAfter';
+/** What the layers of both sides have under one name. */
+interface Found {
+  upperBefore?: TreeEntry;
+  imageBefore?: ImageNode | undefined;
+  upperAfter?: TreeEntry;
+  imageAfter?: ImageNode | undefined;
+}
 
 interface Sides<T> {
   readonly before: T;
@@ -78,18 +87,22 @@ class DirectoryPair {
   readonly #directories: NodePair;
   /** Both sides show the same image here: what neither upper has is the same. */
   readonly #shared: boolean;
-  readonly #listings: Readonly<Record<Part, LayerListing | undefined>>;
+  readonly #uppers: Partial<Sides<LayerListing | undefined>>;
+  /** One and the same where both sides show the same image. */
+  readonly #images: Partial<Sides<ImageListing | undefined>>;
 
   constructor(views: Sides<TreeView>, { before, after }: NodePair, sameImage: boolean) {
     this.#views = views;
     this.#directories = { before, after };
-    this.#shared = sameImage && before?.inImage === true && after?.inImage === true;
+    this.#shared = sameImage && isInImage(before) && isInImage(after);
+    this.#uppers = {
+      before: before && views.before.listUpper(before),
+      after: after && views.after.listUpper(after),
+    };
     const image = before && views.before.listImage(before);
-    this.#listings = {
-      upperBefore: before && views.before.listUpper(before),
-      imageBefore: image,
-      upperAfter: after && views.after.listUpper(after),
-      imageAfter: this.#shared ? image : after && views.after.listImage(after),
+    this.#images = {
+      before: image,
+      after: this.#shared ? image : after && views.after.listImage(after),
     };
   }
 
@@ -116,33 +129,38 @@ class DirectoryPair {
   }
 
   release(): void {
-    for (const listing of Object.values(this.#listings)) listing?.release();
+    for (const { before, after } of [this.#uppers, this.#images]) {
+      before?.release();
+      after?.release();
+    }
   }
 
   /** What the layers have under the first name that is left. */
-  async #entries(): Promise<Partial<Record<Part, TreeEntry>> | undefined> {
-    const named: { readonly part: Part; readonly name: Buffer }[] = [];
-    for (const [part, listing] of Object.entries(this.#listings) as [Part, LayerListing | undefined][]) {
-      const name = await listing?.peek();
-      if (name !== undefined) named.push({ part, name });
-    }
-    const first = named.reduce<Buffer | undefined>(
-      (least, { name }) => (least === undefined || name.compare(least) < 0 ? name : least),
+  async #entries(): Promise<Found | undefined> {
+    const uppers = { before: await this.#uppers.before?.peek(), after: await this.#uppers.after?.peek() };
+    const images = {
+      before: await this.#images.before?.peek(),
+      after: this.#shared ? undefined : await this.#images.after?.peek(),
+    };
+    const names = [uppers.before, uppers.after, images.before, images.after];
+    const first = names.reduce<Buffer | undefined>(
+      (least, name) =>
+        name !== undefined && (least === undefined || name.compare(least) < 0) ? name : least,
       undefined,
     );
     if (first === undefined) return undefined;
-    const taken = new Map<LayerListing, TreeEntry>();
-    const found: Partial<Record<Part, TreeEntry>> = {};
-    for (const { part, name } of named) {
-      if (!name.equals(first)) continue;
-      const listing = this.#listings[part]!;
-      const entry = taken.get(listing) ?? listing.take();
-      taken.set(listing, entry);
-      found[part] = entry;
-    }
+    const isFirst = (name: Buffer | undefined): boolean => name?.equals(first) === true;
+    const found: Found = {};
+    if (isFirst(uppers.before)) found.upperBefore = this.#uppers.before!.take();
+    if (isFirst(uppers.after)) found.upperAfter = this.#uppers.after!.take();
+    if (isFirst(images.before)) found.imageBefore = this.#images.before!.take();
+    if (this.#shared) found.imageAfter = found.imageBefore;
+    else if (isFirst(images.after)) found.imageAfter = this.#images.after!.take();
     return found;
   }
 }
+
+const isInImage = (node: TreeNode | undefined): boolean => node !== undefined && node.imageDirs.length > 0;
 
 /**
  * What differs between two trees, what holds something before what it holds, names in the order of their bytes. Looks only
@@ -155,7 +173,7 @@ export async function* compareTrees(
   { signal, below = '' }: CompareOptions = {},
 ): AsyncGenerator<NodeChange> {
   const views = { before: new TreeView(server, before), after: new TreeView(server, after) };
-  const sameImage = before.imageDir === after.imageDir;
+  const sameImage = isDeepStrictEqual(before.imageDirs, after.imageDirs);
   const start = { before: await views.before.find(below), after: await views.after.find(below) };
   const turns = new Turns();
   const stack: DirectoryPair[] = [];

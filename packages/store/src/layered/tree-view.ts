@@ -1,8 +1,10 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { LayeredTree } from '../layered-tree.ts';
 import type { PoolCalls } from '../native/pool-server.ts';
+import { ImageListing } from './image-listing.ts';
 import { LayerListing } from './layer-listing.ts';
 import { bytesOfText } from './path-text.ts';
+import { type ImageNode, stackEntries } from './stack-entries.ts';
 import { decodeEntry, type TreeEntry } from './tree-entry.ts';
 
 /** Something that is visible in a layered tree. */
@@ -12,9 +14,9 @@ export interface TreeNode {
   readonly path: string;
   /** The directory of the layer that the entry was found in. */
   readonly layerDir: string;
-  /** For directories: which layers its content comes from. */
+  /** For directories: which layers its content comes from; of the image topmost first. */
   readonly inUpper: boolean;
-  readonly inImage: boolean;
+  readonly imageDirs: readonly string[];
 }
 
 /** A sandbox decides how deep its directories lie; each path is text in our memory, and goes to coppice-pool whole. */
@@ -45,7 +47,8 @@ export class TreeView {
   async root(): Promise<TreeNode> {
     const [record] = await this.#server.call('look', this.tree.upperDir, '');
     const entry = decodeEntry(record!);
-    return { entry, path: '', layerDir: this.tree.upperDir, inUpper: true, inImage: true };
+    const { upperDir, imageDirs } = this.tree;
+    return { entry, path: '', layerDir: upperDir, inUpper: true, imageDirs };
   }
 
   /** What its layers have in a directory; undefined where a layer has no part in it. */
@@ -53,28 +56,30 @@ export class TreeView {
     return inUpper ? new LayerListing(this.#server, this.tree.upperDir, path) : undefined;
   }
 
-  listImage({ inImage, path }: TreeNode): LayerListing | undefined {
-    return inImage ? new LayerListing(this.#server, this.tree.imageDir, path) : undefined;
+  listImage({ imageDirs, path }: TreeNode): ImageListing | undefined {
+    if (imageDirs.length === 0) return undefined;
+    return new ImageListing(
+      imageDirs.map((dir) => ({ dir, listing: new LayerListing(this.#server, dir, path) })),
+    );
   }
 
   /** What the overlay makes of a name, given what its layers have under it. */
   combine(
     directory: TreeNode,
     upper: TreeEntry | undefined,
-    image: TreeEntry | undefined,
+    image: ImageNode | undefined,
   ): TreeNode | undefined {
     if (upper?.whiteout) return undefined;
-    const entry = upper ?? image;
-    if (entry === undefined || entry.whiteout) return undefined;
+    const entry = upper ?? image?.entry;
+    if (entry === undefined) return undefined;
     const path = pathIn(directory.path, entry.name);
-    const isDirectory = entry.kind === 'directory';
-    const inUpper = upper !== undefined;
+    const merges = entry.kind === 'directory' && !(upper?.opaque ?? false);
     return {
       entry,
       path,
-      layerDir: inUpper ? this.tree.upperDir : this.tree.imageDir,
-      inUpper,
-      inImage: isDirectory && image?.kind === 'directory' && !(upper?.opaque ?? false),
+      layerDir: upper === undefined ? image!.layerDir : this.tree.upperDir,
+      inUpper: upper !== undefined,
+      imageDirs: merges ? (image?.dirs ?? []) : [],
     };
   }
 
@@ -82,7 +87,7 @@ export class TreeView {
   async child(directory: TreeNode, name: string): Promise<TreeNode | undefined> {
     const [upper, image] = await Promise.all([
       directory.inUpper ? this.#look(this.tree.upperDir, directory.path, name) : undefined,
-      directory.inImage ? this.#look(this.tree.imageDir, directory.path, name) : undefined,
+      this.below(directory, name),
     ]);
     return this.combine(directory, upper, image);
   }
@@ -103,9 +108,8 @@ export class TreeView {
   }
 
   /** What the image alone would show in this directory under the name, if the upper had nothing there. */
-  async below(directory: TreeNode, name: string): Promise<TreeEntry | undefined> {
-    const entry = directory.inImage ? await this.#look(this.tree.imageDir, directory.path, name) : undefined;
-    return entry?.whiteout ? undefined : entry;
+  async below({ imageDirs, path }: TreeNode, name: string): Promise<ImageNode | undefined> {
+    return stackEntries(imageDirs, await Promise.all(imageDirs.map((dir) => this.#look(dir, path, name))));
   }
 
   async #look(layerDir: string, directory: string, name: string): Promise<TreeEntry | undefined> {

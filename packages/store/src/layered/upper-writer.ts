@@ -64,7 +64,7 @@ export class UpperWriter implements TreeWriter {
     const below = await this.#view.below(place.parent, place.name);
     await this.#clear(place);
     await this.#makeUpperDirectory(place.path, attributes);
-    if (below?.kind === 'directory') {
+    if (below?.entry.kind === 'directory') {
       await this.#server.call('set-opaque', this.#tree.upperDir, bytesOfText(place.path));
     }
   }

@@ -67,13 +67,13 @@ export class Parcels {
     const ended = endOf(child);
     const [fed, end] = await Promise.allSettled([
       pipeline(Readable.from(stream, { objectMode: false }), child.stdin, { signal }).catch((error) => {
-        // It refused and reads no further; anything else is a failure of the source, and it must not wait for more.
-        if ((error as NodeJS.ErrnoException).code !== 'EPIPE') child.kill('SIGKILL');
+        // A failure of the source: it must not wait for more.
+        if (!readsNoFurther(error)) child.kill('SIGKILL');
         throw error;
       }),
       ended,
     ]);
-    if (fed.status === 'rejected' && (fed.reason as NodeJS.ErrnoException).code !== 'EPIPE') throw fed.reason;
+    if (fed.status === 'rejected' && !readsNoFurther(fed.reason)) throw fed.reason;
     if (end.status === 'rejected') throw end.reason;
     const [entries, bytes] = answer.trim().split(' ').map(Number);
     if (fed.status === 'rejected' || entries === undefined || bytes === undefined)
@@ -81,6 +81,10 @@ export class Parcels {
     return { entries, bytes };
   }
 }
+
+/** It has ended, and says itself why. */
+const readsNoFurther = (error: unknown): boolean =>
+  ['EPIPE', 'ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE'].includes((error as NodeJS.ErrnoException).code ?? '');
 
 const endOf = (child: ChildProcess): Promise<void> => {
   let complaint = '';

@@ -254,7 +254,7 @@ export class ContainerDriver implements Driver {
       const { init, monitor } = await launch({
         id: spec.id,
         runDir,
-        imageDir: spec.imageDir,
+        image: spec.image,
         diskDir: spec.diskDir,
         workspaceDir: spec.workspaceDir,
         workspaceIdentity: spec.workspaceIdentity,

@@ -1,6 +1,8 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { CgroupSetting } from '../../cgroups/cgroup-hierarchy.ts';
+import type { ImageRoot } from '../../driver.ts';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
 import { encodeLaunchMessage, type LaunchFields, LaunchMessageReader } from './launch-message.ts';
 
@@ -17,7 +19,7 @@ export interface LauncherOptions {
 export interface LaunchRequest {
   readonly id: string;
   readonly runDir: string;
-  readonly imageDir: string;
+  readonly image: ImageRoot;
   readonly diskDir: string;
   readonly workspaceDir: string | undefined;
   readonly workspaceIdentity: string | undefined;
@@ -205,7 +207,7 @@ export class Launcher {
 const launchFields = (request: LaunchRequest): LaunchFields => [
   ['id', request.id],
   ['run', request.runDir],
-  ['image', request.imageDir],
+  ...imageFields(request.image),
   ['disk', request.diskDir],
   ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
   ...(request.workspaceIdentity === undefined
@@ -218,6 +220,12 @@ const launchFields = (request: LaunchRequest): LaunchFields => [
   ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
   ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
 ];
+
+/** The one directory where it is alone, else what holds them all and each of them below. */
+const imageFields = ({ directory, layers: [first, ...others] }: ImageRoot): LaunchFields =>
+  others.length === 0
+    ? [['image', join(directory, first)]]
+    : [['image', directory], ...[first, ...others].map((layer) => ['layer', layer] as const)];
 
 const initIn = (answer: Map<string, string>): ProcessIdentity => ({
   pid: Number(answer.get('pid')),

@@ -196,7 +196,8 @@ export class GvisorDriver implements Driver {
         holdSocket: paths.holdSocket,
         gateSocket: paths.gateSocket,
         netns,
-        layers: overlayLayers(spec.imageDir, shim, spec.diskDir),
+        imageDir: spec.image.directory,
+        layers: overlayLayers(spec.image, shim, spec.diskDir),
         rootDir: paths.rootDir,
         tmpDir: paths.tmpDir,
         workspace:

@@ -19,8 +19,9 @@ export interface RelayOptions {
   /** Where the hook of the bundle knocks. */
   readonly gateSocket: string;
   readonly netns: string;
-  /** Of the overlay that is the root, as options of its mount. */
+  /** Of the overlay that is the root, as options of its mount, and the directory that their paths begin at. */
   readonly layers: string;
+  readonly imageDir: string;
   readonly rootDir: string;
   /** Where it shows the sandbox's /tmp, for the bundle. */
   readonly tmpDir: string;
@@ -50,7 +51,7 @@ export class Relay {
       ...['--socket', options.socket, '--hold-socket', options.holdSocket],
       ...['--gate-socket', options.gateSocket],
       ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
-      ...['--tmp', options.tmpDir],
+      ...['--image', options.imageDir, '--tmp', options.tmpDir],
       ...(options.workspace === undefined ? [] : workspaceArgs(options.workspace)),
       ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
       ...['--', ...options.command],

@@ -48,17 +48,16 @@ export class LayerProgram {
     const [fed, end] = await Promise.allSettled([
       pipeline(Readable.from(tar, { objectMode: false, highWaterMark: 1 << 20 }), child.stdin, {
         signal,
-      }).catch((error: NodeJS.ErrnoException) => {
-        // It refused and reads no further; anything else is a failure of the source, and it must not wait for more.
-        if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') child.kill('SIGKILL');
+      }).catch((error: unknown) => {
+        // A failure of the source: the program must not wait for more.
+        if (!readsNoFurther(error)) child.kill('SIGKILL');
         throw error;
       }),
       endOf(child),
     ]);
-    const fault = fed.status === 'rejected' ? (fed.reason as NodeJS.ErrnoException) : undefined;
-    if (fault !== undefined && fault.code !== 'EPIPE' && fault.code !== 'ECONNRESET') throw fault;
+    if (fed.status === 'rejected' && !readsNoFurther(fed.reason)) throw fed.reason;
     if (end.status === 'rejected') throw end.reason;
-    if (fault !== undefined) throw fault;
+    if (fed.status === 'rejected') throw fed.reason;
     return parseAnswer(Buffer.concat(said));
   }
 
@@ -78,6 +77,10 @@ export class LayerProgram {
     }
   }
 }
+
+/** It has ended, and says itself why. */
+const readsNoFurther = (error: unknown): boolean =>
+  ['EPIPE', 'ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE'].includes((error as NodeJS.ErrnoException).code ?? '');
 
 function endOf(child: ChildProcess): Promise<void> {
   let complaint = '';

@@ -21,15 +21,17 @@ const buildingPrefix = '.building-';
 const removingPrefix = '.removing-';
 const alphabet = 'abcdefghijklmnopqrstuvwxyz234567';
 
+const nameChars = 20;
+
 /**
- * Short: a mount of all layers of an image has a page for its options. 130 bits are enough that nobody finds two tars that
- * share one, and the record in it has the whole digest.
+ * Short: a mount of all layers of an image has one page for its options. Whoever wanted to could make two tars that share a
+ * name; the record in it has the whole digest, and the second one is refused.
  */
 export function layerName(diffId: string): string {
   const bytes = Buffer.from(diffId.slice('sha256:'.length), 'hex');
-  let value = BigInt(`0x${bytes.subarray(0, 17).toString('hex')}`) >> 6n;
+  let value = BigInt(`0x${bytes.toString('hex')}`);
   let name = '';
-  for (let i = 0; i < 26; i += 1) {
+  for (let i = 0; i < nameChars; i += 1) {
     name = alphabet[Number(value & 31n)] + name;
     value >>= 5n;
   }
@@ -57,7 +59,7 @@ export class LayerStore {
       const path = join(options.directory, name);
       if (name.startsWith(buildingPrefix) || name.startsWith(removingPrefix))
         await rm(path, { recursive: true, force: true });
-      else if (/^[a-z2-7]{26}$/.test(name)) await store.#load(name);
+      else if (/^[a-z2-7]{20}$/.test(name)) await store.#load(name);
     }
     return store;
   }
@@ -87,6 +89,10 @@ export class LayerStore {
     const unpacking = this.#unpack(packed(), diffId, signal).finally(() => this.#unpacking.delete(diffId));
     this.#unpacking.set(diffId, unpacking);
     return unpacking;
+  }
+
+  usedBytes(): number {
+    return [...this.#known.values()].reduce((total, { bytes }) => total + bytes, 0);
   }
 
   /** Deletes those that no image has. */

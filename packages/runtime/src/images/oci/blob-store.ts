@@ -90,18 +90,22 @@ export class BlobStore {
     }
   }
 
-  /** Deletes what is not among these, and what was on its way in when nobody fetches it. Returns how many bytes that freed. */
-  async keepOnly(digests: ReadonlySet<string>): Promise<number> {
+  async usedBytes(): Promise<number> {
+    const names = await readdir(this.#directory).catch(none);
+    const sizes = await Promise.all(
+      names.map((name) => stat(join(this.#directory, name)).catch(() => undefined)),
+    );
+    return sizes.reduce((total, found) => total + (found?.size ?? 0), 0);
+  }
+
+  /** Deletes what is not among these, and what was on its way in when nobody fetches it. */
+  async keepOnly(digests: ReadonlySet<string>): Promise<void> {
     const kept = new Set([...digests].map(nameOf));
-    let freed = 0;
     for (const name of await readdir(this.#directory).catch(none)) {
       const fetched = [...this.#fetching.keys()].some((digest) => name === partialPrefix + nameOf(digest));
       if (kept.has(name) || fetched || name.startsWith(`${partialPrefix}new-${process.pid}-`)) continue;
-      const file = join(this.#directory, name);
-      freed += (await stat(file).catch(() => undefined))?.size ?? 0;
-      await rm(file, { force: true });
+      await rm(join(this.#directory, name), { force: true });
     }
-    return freed;
   }
 
   async #fetch(blob: Descriptor, source: BlobSource, options: FetchOptions): Promise<void> {

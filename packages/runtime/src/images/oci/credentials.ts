@@ -8,3 +8,20 @@ export type Credentials =
 export interface CredentialSource {
   find(registry: string, signal?: AbortSignal): Promise<Credentials | undefined>;
 }
+
+/** The first that knows the registry. */
+export class CredentialSources implements CredentialSource {
+  readonly #sources: readonly CredentialSource[];
+
+  constructor(sources: readonly CredentialSource[]) {
+    this.#sources = sources;
+  }
+
+  async find(registry: string, signal?: AbortSignal): Promise<Credentials | undefined> {
+    for (const source of this.#sources) {
+      const found = await source.find(registry, signal);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+}

@@ -44,6 +44,7 @@ export class HttpExchange {
   readonly #authorities: readonly string[];
   readonly #idleMs: number;
   #context: SecureContext | undefined;
+  #closed = false;
 
   constructor({ authorities = [], idleMs = 60_000 }: HttpExchangeOptions = {}) {
     this.#authorities = authorities;
@@ -53,6 +54,7 @@ export class HttpExchange {
   /** Follows redirects of what is read. `authorization` goes to the first host and to no other. */
   async ask(first: URL, question: HttpQuestion, authorization?: string): Promise<HttpAnswer> {
     checkAddress(first);
+    if (this.#closed) throw new CoppiceError('cancelled', 'the daemon was stopped meanwhile');
     let url = first;
     for (let step = 0; step <= mostRedirects; step += 1) {
       const known = url.origin === first.origin ? authorization : undefined;
@@ -68,7 +70,9 @@ export class HttpExchange {
     throw new CoppiceError('unavailable', `the registry ${first.host} sends us in circles`);
   }
 
+  /** Ends what is under way, and begins nothing new. */
   close(): void {
+    this.#closed = true;
     this.#plain.destroy();
     this.#tls.destroy();
   }

@@ -20,7 +20,7 @@ export interface PullParts {
   readonly platform: Platform;
 }
 
-interface LayerProgress {
+export interface LayerProgress {
   /** Of the packed layer. */
   readonly digest: string;
   readonly state: 'waiting' | 'downloading' | 'unpacking' | 'done';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { CoppiceError } from '@coppice/protocol';
-import type { CredentialSource } from './credentials.ts';
+import type { CredentialSource, Credentials } from './credentials.ts';
 import { HttpExchange } from './http-exchange.ts';
 import { registryHost } from './registry-address.ts';
 import { RegistryClient } from './registry-client.ts';
@@ -28,9 +28,15 @@ export class Registries {
     this.#options = options;
   }
 
-  /** The registry itself, to write to and to log in to. A client is for one task: it keeps what it was let in with. */
-  client(registry: string): RegistryClient {
-    return this.#client(registry, registryHost(registry), registry);
+  /**
+   * The registry itself, to write to and to log in to, with the login that is kept for it unless another is given. A client is for
+   * one task: it keeps what it was let in with.
+   */
+  client(registry: string, login?: Credentials): RegistryClient {
+    const host = registryHost(registry);
+    if (login === undefined) return this.#client(registry, host, registry);
+    const credentials = { find: async () => login };
+    return new RegistryClient({ registry, host }, { credentials, exchange: this.#exchange(registry) });
   }
 
   /** Whom to read from: mirrors first. */

@@ -1,4 +1,4 @@
-import { CoppiceError, nameSchema, refSchema, type Sandbox, type Snapshot } from '@coppice/protocol';
+import { CoppiceError, imageRefSchema, nameSchema, type Sandbox, type Snapshot } from '@coppice/protocol';
 import { z } from 'zod';
 import { invalidInput } from '../../problem.ts';
 import { runCommand } from '../command-result.ts';
@@ -60,7 +60,7 @@ export const prepare = defineTool({
   annotations: outward(settling),
   input: z.strictObject({
     name: nameSchema,
-    base_image: refSchema.optional(),
+    base_image: imageRefSchema.optional(),
     git_url: z.string().min(1).max(1024).optional(),
     setup_commands: z.array(commandLine).max(100).default([]),
     timeout_secs: timeoutSecs(300).describe('For each command.'),

@@ -1,0 +1,98 @@
+import { z } from 'zod';
+import { imageIdSchema, nameSchema } from './ids.ts';
+
+/** An id or a name of an image. What is between the characters is judged where it is looked up. */
+export const imageRefSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9[][A-Za-z0-9_.:/@[\]-]{0,511}$/, 'must be an id or a name of an image');
+
+/** What an image says about the processes that run in it. */
+export const imageSettingsSchema = z.object({
+  env: z.record(z.string(), z.string()),
+  entrypoint: z.array(z.string()),
+  cmd: z.array(z.string()),
+  user: z.string().nullable(),
+  working_dir: z.string().nullable(),
+  /** Such as `8080/tcp`. */
+  exposed_ports: z.array(z.string()),
+  labels: z.record(z.string(), z.string()),
+  stop_signal: z.string().nullable(),
+});
+
+export const imageSchema = z.object({
+  id: imageIdSchema,
+  name: z.string(),
+  source: z.string(),
+  size_bytes: z.number(),
+  digest: z.string(),
+  created_at: z.string(),
+  /** Sandboxes and snapshots that stand on it. */
+  used_by: z.array(z.string()),
+  /** Of an image of a registry: the digest that its name stood for when it was pulled. */
+  registry_digest: z.string().nullable(),
+  /** The digests of its layers, lowest first; empty for an image that is not made of layers. */
+  layers: z.array(z.string()),
+  settings: imageSettingsSchema.nullable(),
+  /** What could not be kept of its source, for people. */
+  warnings: z.array(z.string()),
+});
+export type Image = z.infer<typeof imageSchema>;
+
+export const makeImageSchema = z.strictObject({
+  name: nameSchema.or(z.string().regex(/^debian:[a-z]{2,20}$/)).optional(),
+  /** `host`, `debian:<suite>`, or the absolute path of a directory or archive on the daemon's machine. */
+  source: z.union([
+    z.literal('host'),
+    z.string().regex(/^debian:[a-z]{2,20}$/, 'must be debian:<suite>'),
+    z.string().startsWith('/', 'must be `host`, `debian:<suite>` or an absolute path').max(4096),
+  ]),
+});
+export const importImageQuery = z.strictObject({ name: nameSchema });
+
+/** As in `docker pull`: `python:3.12-slim`, `ghcr.io/org/app@sha256:…`. */
+export const pullImageSchema = z.strictObject({
+  name: imageRefSchema,
+  /** Only where there is no image of that name here, as when a sandbox is made of it. */
+  if_missing: z.boolean().default(false),
+});
+
+/** Of type `layer`: how far one of its layers is. Of type `image`: the image, at the end. */
+export const pullEventSchema = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('layer'),
+    digest: z.string(),
+    state: z.enum(['waiting', 'downloading', 'unpacking', 'done']),
+    done_bytes: z.number(),
+    total_bytes: z.number(),
+  }),
+  z.object({ type: z.literal('image'), image: imageSchema }),
+]);
+export type PullEvent = z.infer<typeof pullEventSchema>;
+
+export const pruneImagesSchema = z.strictObject({
+  /** All that nothing stands on, not only those whose name went to a newer one. */
+  all: z.boolean().default(false),
+});
+export const prunedImagesSchema = z.object({
+  removed: z.array(z.object({ id: imageIdSchema, name: z.string() })),
+  freed_bytes: z.number(),
+});
+
+const registrySchema = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9[][A-Za-z0-9.:[\]-]{0,252}$/,
+    'must be the host of a registry, with its port if it has one',
+  );
+export const registryParams = z.strictObject({ registry: registrySchema });
+export const loginSchema = z.strictObject({
+  registry: registrySchema,
+  username: z
+    .string()
+    .min(1)
+    .max(512)
+    .regex(/^[^:\0]+$/, 'must not hold a colon'),
+  password: z.string().min(1).max(65_536),
+});
+/** Without the password. */
+export const registryLoginSchema = z.object({ registry: z.string(), username: z.string() });

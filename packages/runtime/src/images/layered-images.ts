@@ -1,0 +1,186 @@
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { formatImageReference, type ImageReference } from '@coppice/protocol';
+import type { ImageRoot } from '../driver.ts';
+import type { BuildOptions, Image } from './image.ts';
+import { checkMountPoints, ensureGround, groundName, makeRoof } from './layers/frame-layers.ts';
+import { LayerProgram, type UnpackLimits } from './layers/layer-program.ts';
+import { LayerStack } from './layers/layer-stack.ts';
+import { type Layer, LayerStore, layerName } from './layers/layer-store.ts';
+import { BlobStore } from './oci/blob-store.ts';
+import { type ImageSettings, readSettings } from './oci/image-settings.ts';
+import { machinePlatform } from './oci/platform.ts';
+import { type LayerProgress, type PulledImage, pullImage } from './oci/pull-image.ts';
+import type { Registries } from './oci/registries.ts';
+
+export interface LayeredImagesOptions {
+  readonly layersDir: string;
+  readonly blobsDir: string;
+  /** coppice-layer. */
+  readonly program: string;
+  readonly registries: Registries;
+  readonly limits: UnpackLimits;
+}
+
+/** What is known of an image whose layers are here. */
+export interface LayeredContent {
+  /** Of its configuration, which names all its layers: two images with the same one are the same. */
+  readonly digest: string;
+  /** Of what its name stood for in the registry. */
+  readonly manifestDigest: string;
+  /** Diff ids, lowest first. */
+  readonly layers: readonly string[];
+  /** The digests of the packed layers. */
+  readonly blobs: readonly string[];
+  readonly settings: ImageSettings;
+  readonly sizeBytes: number;
+  readonly fileCount: number;
+  readonly warnings: readonly string[];
+  readonly documents: { readonly manifest: Buffer; readonly config: Buffer };
+}
+
+export interface PullProgress extends BuildOptions {
+  readonly onLayer?: (progress: LayerProgress) => void;
+}
+
+/** Images that are made of layers: where these come from, where they lie, and how one becomes the root of a sandbox. */
+export class LayeredImages {
+  readonly #registries: Registries;
+  readonly #layers: LayerStore;
+  readonly #blobs: BlobStore;
+  /** Whose layers are in no image yet. */
+  #working = 0;
+  #collect: (() => Promise<void>) | undefined;
+
+  private constructor(registries: Registries, layers: LayerStore, blobs: BlobStore) {
+    this.#registries = registries;
+    this.#layers = layers;
+    this.#blobs = blobs;
+  }
+
+  static async open(options: LayeredImagesOptions): Promise<LayeredImages> {
+    const { layersDir, blobsDir, program, registries, limits } = options;
+    const layers = await LayerStore.open({
+      directory: layersDir,
+      program: new LayerProgram(program),
+      limits,
+    });
+    await ensureGround(layersDir);
+    return new LayeredImages(registries, layers, new BlobStore(blobsDir));
+  }
+
+  async pull(reference: ImageReference, options: PullProgress): Promise<LayeredContent> {
+    const parts = {
+      registries: this.#registries,
+      blobs: this.#blobs,
+      layers: this.#layers,
+      platform: machinePlatform(),
+    };
+    const pulled = await pullImage(reference, parts, {
+      signal: options.signal,
+      onLayer: (progress) => {
+        options.onLayer?.(progress);
+        const { digest, state, doneBytes: done, totalBytes: total } = progress;
+        options.onProgress?.({
+          phase: `pulling ${formatImageReference(reference)}`,
+          detail: `${digest.slice(7, 19)} ${state}`,
+          done,
+          total,
+          unit: 'bytes',
+        });
+      },
+    });
+    return this.#describe(pulled);
+  }
+
+  /** The work may bring layers and has them to itself until it has made an image of them, or failed. */
+  async working<T>(work: () => Promise<T>): Promise<T> {
+    this.#working += 1;
+    try {
+      return await work();
+    } finally {
+      this.#working -= 1;
+      if (this.#working === 0 && this.#collect !== undefined) {
+        const collect = this.#collect;
+        this.#collect = undefined;
+        await collect();
+      }
+    }
+  }
+
+  /** Deletes layers, packed layers and roofs that belong to none of these; not before all work has ended. */
+  async keepOnly(
+    images: () => Promise<readonly Image[]>,
+    { withBlobs }: { withBlobs: boolean },
+  ): Promise<void> {
+    const collect = async (): Promise<void> => {
+      const kept = await images();
+      await this.#layers.keepOnly(new Set(kept.flatMap(({ layers }) => layers ?? [])));
+      if (withBlobs) await this.#blobs.keepOnly(new Set(kept.flatMap(({ blobs }) => blobs ?? [])));
+      const ids = new Set(kept.map(({ id }) => id));
+      for (const name of await readdir(this.#layers.directory))
+        if (name.startsWith('img_') && !ids.has(name)) await this.dropRoof(name);
+    };
+    if (this.#working === 0) await collect();
+    else this.#collect = collect;
+  }
+
+  /** Of layers, and of what they came packed in. */
+  async usedBytes(): Promise<number> {
+    return this.#layers.usedBytes() + (await this.#blobs.usedBytes());
+  }
+
+  /** What a sandbox of the image stands on. */
+  root(id: string, layers: readonly string[]): ImageRoot {
+    const own = [...layers].reverse().map((diffId) => `${layerName(diffId)}/fs`);
+    return { directory: this.#layers.directory, layers: [`${id}/fs`, ...own, `${groundName}/fs`] };
+  }
+
+  /** Refuses an image that no sandbox could be made of. */
+  async makeRoof(
+    id: string,
+    { layers, settings }: Pick<LayeredContent, 'layers' | 'settings'>,
+  ): Promise<void> {
+    const stack = new LayerStack(
+      [...layers]
+        .reverse()
+        .map((diffId) => ({ directory: this.#layers.path(diffId), layer: this.#layers.get(diffId)! })),
+    );
+    checkMountPoints(stack);
+    const place = join(this.#layers.directory, id);
+    await mkdir(place, { mode: 0o700 });
+    makeRoof(join(place, 'fs'), stack, settings.workingDir);
+  }
+
+  async dropRoof(id: string): Promise<void> {
+    const place = join(this.#layers.directory, id);
+    if (!existsSync(place)) return;
+    const removing = join(this.#layers.directory, `.removing-${process.pid}-${id}`);
+    await rename(place, removing);
+    await rm(removing, { recursive: true, force: true });
+  }
+
+  #describe({ digest, manifest, manifestBytes, config, configBytes }: PulledImage): LayeredContent {
+    const layers = config.rootfs.diff_ids;
+    const known = layers.map((diffId) => this.#layers.get(diffId)!);
+    const sum = (of: (layer: Layer) => number): number =>
+      known.reduce((total, layer) => total + of(layer), 0);
+    const devices = sum((layer) => layer.devicesDropped);
+    const attributes = sum((layer) => layer.attributesDropped);
+    return {
+      digest: manifest.config.digest,
+      manifestDigest: digest,
+      layers,
+      blobs: manifest.layers.map((layer) => layer.digest),
+      settings: readSettings(config),
+      sizeBytes: sum((layer) => layer.bytes),
+      fileCount: sum((layer) => layer.files),
+      warnings: [
+        ...(devices === 0 ? [] : [`${devices} device nodes were left out: sandboxes have their own`]),
+        ...(attributes === 0 ? [] : [`${attributes} attributes were left out that mean nothing here`]),
+      ],
+      documents: { manifest: manifestBytes, config: configBytes },
+    };
+  }
+}
