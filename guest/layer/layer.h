@@ -15,6 +15,7 @@
 #include <time.h>
 
 #define MAX_PATH 4095
+#define MAX_ENTRY_PATH 3000 /* the daemon removes layers by path, so home and entry together must fit */
 #define MAX_NAME 255
 #define MAX_EXTENSION (1u << 20)
 #define MAX_VALUE 65536

@@ -140,7 +140,7 @@ static void normalise(const char *path, char *into, const char *what) {
     if (part > 0 && !(part == 1 && at[0] == '.')) {
       if (part == 2 && at[0] == '.' && at[1] == '.')
         stop("unsafe", "the layer has %s that climbs out of it: %.1000s", what, path);
-      if (part > MAX_NAME || length + part + 1 > MAX_PATH)
+      if (part > MAX_NAME || length + part + 1 > MAX_ENTRY_PATH)
         stop("invalid_argument", "the layer has %s that is too long: %.300s…", what, path);
       if (length > 0) into[length++] = '/';
       memcpy(into + length, at, part);

@@ -44,6 +44,7 @@ enum record {
 #define MAX_ATTRIBUTES 1024
 #define MAX_VALUE 65536
 #define MAX_DEPTH 8000
+#define MAX_IMAGE_PATH 3000 /* the daemon reads and removes images by path; archives have the same bound */
 #define COPY_BYTES (256 * 1024)
 
 /* What a tree is for decides what may be in it. */

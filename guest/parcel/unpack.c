@@ -36,6 +36,7 @@ struct level {
   char name[MAX_NAME + 1];
   char last[MAX_NAME + 1]; /* the entry that came before, as names ascend */
   struct attributes attributes;
+  size_t path_length; /* of the path from the root to it, with a slash before each name */
 };
 
 struct unpacker {
@@ -96,6 +97,8 @@ static void take_name(struct unpacker *unpacker, char *name) {
     stop("unsafe", "the tree in it has an entry whose name is none");
   if (strcmp(name, level->last) <= 0) damaged("names are not in order");
   strcpy(level->last, name);
+  if (unpacker->policy == POLICY_IMAGE && level->path_length + 1 + length > MAX_IMAGE_PATH)
+    stop("unsupported", "the image in it has a path that is longer than %d bytes", MAX_IMAGE_PATH);
   if (++unpacker->entries > MAX_ENTRIES) stop("too_large", "the tree in it has more than %u entries", MAX_ENTRIES);
   count_bytes(unpacker, 0);
 }
@@ -236,6 +239,7 @@ static void take_content(struct unpacker *unpacker, int directory, const char *n
 
 static void enter(struct unpacker *unpacker, const char *name, struct attributes attributes) {
   struct level *parent = &unpacker->levels[unpacker->depth];
+  size_t path_length = parent->path_length + 1 + strlen(name);
   int directory = -1;
   if (unpacker->depth + 1 > MAX_DEPTH) stop("too_large", "directories lie more than %d deep", MAX_DEPTH);
   if (unpacker->writes) {
@@ -248,7 +252,7 @@ static void enter(struct unpacker *unpacker, const char *name, struct attributes
     unpacker->levels = must(realloc(unpacker->levels, unpacker->room * sizeof *unpacker->levels));
   }
   struct level *level = &unpacker->levels[unpacker->depth];
-  *level = (struct level){.directory = directory, .attributes = attributes};
+  *level = (struct level){.directory = directory, .attributes = attributes, .path_length = path_length};
   strcpy(level->name, name);
 }
 

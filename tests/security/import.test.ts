@@ -186,6 +186,23 @@ describe('a file from a stranger', () => {
     await refused(await fileOf(other, [image, ...parts]), 'invalid_argument', /digest/);
   });
 
+  test('whose image has a path that is too long is refused, and leaves nothing', async () => {
+    const digest = `sha256:${'0'.repeat(64)}`;
+    const other = { ...manifest, image: { name: 'other', digest }, parts: ['image', 'disk'] };
+    const name = 'n'.repeat(200);
+    const down = Array.from({ length: 100 }, () => Buffer.concat([named('D', name), attributes]));
+    const image = { name: 'image', bytes: tree(...down, Buffer.alloc(100, 'U')) };
+    await refused(await fileOf(other, [image, ...parts]), 'unsupported', /longer than 3000 bytes/);
+    const images = readdirSync(join(daemon.home, 'images'));
+    expect(images.filter((entry) => entry.startsWith('.'))).toEqual([]);
+    await daemon.restart();
+  });
+
+  test('whose manifest has too many values is refused before it is parsed', async () => {
+    const many = { ...manifest, x: new Array(5_000_000).fill([]) };
+    await refused(await fileOf(many, parts), 'invalid_argument', /more than 20000 values/);
+  });
+
   test('that is small and would unpack to more than there is room for is refused without being written', async () => {
     const claimed = 2 ** 50;
     const bomb = Buffer.concat([

@@ -51,7 +51,7 @@ test('a tree deeper than any path, with two names of one file at its end, is who
     'cd "$1"; for i in $(seq 90); do d=$(printf %050d 7); mkdir $d; cd -P ./$d; done; echo x > f; ln f g';
   execFileSync('bash', ['-c', script, 'bash', source], { stdio: ['ignore', 'ignore', 'inherit'] });
   const target = make('target');
-  await parcels.unpack(parcels.pack('image', source), target, { kind: 'image', maxBytes: mib });
+  await parcels.unpack(parcels.pack('disk', source), target, { kind: 'disk', maxBytes: mib });
   const inodes = execFileSync('find', [target, '-type', 'f', '-printf', '%n %i\n'], {
     encoding: 'utf8',
   }).trim();

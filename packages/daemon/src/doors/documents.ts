@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
+import { JsonShape } from '../json-shape.ts';
 import type { Principal } from '../services.ts';
 import { DocumentRoom } from './document-room.ts';
 import type { Gate } from './gate.ts';
-import { JsonShape } from './json-shape.ts';
 
 export interface DocumentsOptions {
   readonly gate: Gate;

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { createZstdDecompress } from 'node:zlib';
 import { CoppiceError } from '@coppice/protocol';
+import { JsonShape } from '../json-shape.ts';
 import { ByteReader } from './byte-reader.ts';
 import {
   digestBytes,
@@ -122,13 +123,23 @@ class PartContent implements AsyncIterable<Buffer> {
   }
 }
 
+/** A manifest that is short to parse: this runs before anything in the file is known to be honest. */
 export async function readManifestText(part: FilePart): Promise<string> {
   if (part.name !== manifestPart) throw damagedFile('it does not begin with its manifest');
   const pieces: Buffer[] = [];
+  const shape = new JsonShape();
   let bytes = 0;
   for await (const piece of part.content) {
     bytes += piece.length;
     if (bytes > maxManifestBytes) throw damagedFile('its manifest is too long');
+    try {
+      shape.feed(piece);
+    } catch (cause) {
+      throw new CoppiceError('invalid_argument', `the file is refused: ${(cause as Error).message}`, {
+        hint: 'Nothing was written. Export it again.',
+        cause,
+      });
+    }
     pieces.push(piece);
   }
   return Buffer.concat(pieces).toString();

@@ -10,7 +10,8 @@ export const digestBytes = 32;
 export const recordKinds = { part: 1, data: 2, end: 3 } as const;
 export const recordHeaderBytes = 5;
 export const maxRecordBytes = 1024 * 1024;
-export const maxManifestBytes = 32 * 1024 * 1024;
+/** The largest environment there may be, with every character escaped, takes 6 MiB. */
+export const maxManifestBytes = 8 * 1024 * 1024;
 
 export const manifestPart = 'manifest.json';
 

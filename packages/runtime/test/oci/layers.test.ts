@@ -218,7 +218,7 @@ describe('a hostile layer harms nobody and leaves nothing', () => {
     ['an entry below a deletion', [{ name: '.wh.a/b', text: 'x' }], 'unsafe'],
     ['a link without a target', [{ name: 'l', type: 'symlink', linkname: '' }], 'invalid_argument'],
     ['a name that is too long', [{ name: 'n'.repeat(256), text: '' }], 'invalid_argument'],
-    ['a path that is too long', [{ name: Array(900).fill('abcd').join('/'), text: '' }], 'invalid_argument'],
+    ['a path that is too long', [{ name: Array(620).fill('abcd').join('/'), text: '' }], 'invalid_argument'],
     ['a sparse file of GNU', [{ name: 's', text: 'x', pax: { 'GNU.sparse.major': '1' } }], 'unsupported'],
     ['a size that none can have', [{ name: 's', text: 'x', pax: { size: '-1' } }], 'invalid_argument'],
     ['an owner that none can be', [{ name: 's', text: 'x', pax: { uid: '4294967295' } }], 'invalid_argument'],
