@@ -88,10 +88,11 @@ export class Daemon {
 
   /** From here on nothing happens by itself. */
   async #quieten(ending: Ending): Promise<void> {
-    const { ports, warm, sizer, machines } = this.#rooms;
+    const { ports, warm, sizer, machines, watch } = this.#rooms;
     await this.#kernel.work.close(ending);
     await this.recovered.catch(() => {});
     await this.#housekeeper.close();
+    await watch.close();
     await ports.close();
     await warm.close();
     await sizer.close();

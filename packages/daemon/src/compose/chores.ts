@@ -19,7 +19,7 @@ export function startChores(
   housekeeper.keep({
     what: 'looking for idle sandboxes',
     everyMs: saveActivityMs,
-    work: () => rooms.watch.look(),
+    work: async () => rooms.watch.look(),
   });
   housekeeper.keep({
     what: 'keeping room for the pool and the database',

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { JobInfo } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
@@ -9,6 +10,10 @@ import type { Lifecycle } from './lifecycle.ts';
 import type { Machines } from './machines.ts';
 import type { Pauser } from './pauser.ts';
 import type { SandboxFinder } from './sandbox-finder.ts';
+
+/** How long a sandbox may take to say which jobs it has. */
+const answerMs = 10_000;
+const closeMs = 15_000;
 
 /** Says beforehand that a lifetime ends: a minute, or a tenth of it where that is shorter. */
 const warningMs = (lifetimeMs: number): number => Math.min(60_000, lifetimeMs / 10);
@@ -36,8 +41,9 @@ export class IdleWatch {
   readonly #pauser: Pauser;
   /** Bytes that the jobs of a sandbox that asked to stay had written when last looked at. */
   readonly #jobBytes = new Map<string, number>();
-  /** Sandboxes that something is being done to right now. */
-  readonly #busy = new Set<string>();
+  /** What is being done right now, by sandbox. */
+  readonly #busy = new Map<string, Promise<void>>();
+  #closed = false;
 
   constructor(parts: IdleWatchParts) {
     this.#parts = parts;
@@ -45,24 +51,34 @@ export class IdleWatch {
     this.#pauser = parts.pauser;
   }
 
-  /** Called from time to time; a call that takes long does not hold up the next one's other sandboxes. */
-  async look(): Promise<void> {
-    const { state, log } = this.#parts;
+  /** Called from time to time. Waits for no sandbox, so a slow one holds up neither the next look nor the others. */
+  look(): void {
+    if (this.#closed) return;
     this.save();
-    const records = state.sandboxes.all().filter((record) => !this.#busy.has(record.id));
-    await Promise.all(
-      records.map(async (record) => {
-        if (!this.#concerns(record)) return;
-        this.#busy.add(record.id);
-        try {
-          if (!(await this.#endLifetime(record))) await this.#sleep(record);
-        } catch (error) {
-          log.warn({ err: error, sandbox: record.id }, 'an idle or expired sandbox could not be ended');
-        } finally {
-          this.#busy.delete(record.id);
-        }
-      }),
-    );
+    for (const record of this.#parts.state.sandboxes.all())
+      if (this.#concerns(record) && !this.#busy.has(record.id))
+        this.#busy.set(
+          record.id,
+          this.#lookAt(record).finally(() => this.#busy.delete(record.id)),
+        );
+  }
+
+  /** Stops looking. What is under way gets a while to finish; the next daemon settles the rest. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.race([Promise.all(this.#busy.values()), sleep(closeMs, undefined, { ref: false })]);
+  }
+
+  async #lookAt(record: SandboxRecord): Promise<void> {
+    try {
+      if (!(await this.#endLifetime(record))) await this.#sleep(record);
+    } catch (error) {
+      if (!this.#closed)
+        this.#parts.log.warn(
+          { err: error, sandbox: record.id },
+          'an idle or expired sandbox could not be ended',
+        );
+    }
   }
 
   /** Writes down when sandboxes were last used. */
@@ -131,11 +147,22 @@ export class IdleWatch {
     return now() - lastMs >= record.idleTimeoutS * 1000;
   }
 
+  /** Undefined if its agent does not answer: then its jobs do not keep it awake. */
+  async #jobs(id: string): Promise<JobInfo[] | undefined> {
+    const guest = this.#parts.machines.get(id)?.guest;
+    try {
+      return await guest?.until(AbortSignal.timeout(answerMs)).listJobs();
+    } catch (error) {
+      this.#parts.log.warn({ err: error, sandbox: id }, 'an idle sandbox did not say which jobs it has');
+      return undefined;
+    }
+  }
+
   /** Output of a job that was started with keep_awake counts as activity. */
   async #jobSpoke(id: string): Promise<boolean> {
     // Just after a restart it may not be in hand again yet, and its jobs would go unheard.
     await this.#parts.machines.arrival(id);
-    const jobs = await this.#parts.machines.get(id)?.guest.listJobs();
+    const jobs = await this.#jobs(id);
     const bytes = (jobs ?? [])
       .filter((job: JobInfo) => job.running && job.keepAwake)
       .reduce((sum, job) => sum + job.logBytes, 0);
