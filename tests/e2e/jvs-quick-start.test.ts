@@ -258,16 +258,14 @@ jvs verify baseline`);
     expect(await inWorktree('jvs verify --all')).not.toContain('DAMAGED');
   });
 
-  test('the engine is said, and one that cannot be had is replaced aloud', async () => {
+  test('the engine is said, and init refuses one that cannot be had', async () => {
     const engines = await jvs.bash(
       `
 jvs doctor --json | jq '.engine'
-jvs init agent-env --engine juicefs-clone
-cd agent-env/main
-jvs doctor --json | jq '.engine'`,
+jvs init agent-env --engine juicefs-clone`,
       { cwd: join(sandboxes, 'agent-base/main') },
     );
-    expect(engines.code).toBe(0);
+    expect(engines.code).toBe(11);
     expect(engines.stdout).toMatch(/^"(copy|reflink-copy|btrfs)"/);
     expect(engines.stderr).toMatch(/the engine juicefs-clone cannot be used here/);
   });

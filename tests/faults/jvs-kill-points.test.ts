@@ -175,7 +175,7 @@ describe('a command that is killed', () => {
     'at %s: what remains is whole, and the collection goes on',
     async (point) => {
       const cwd = await prepare(jvs.work);
-      await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+      await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
       await killed(point, ['gc', 'run'], cwd);
       const said = await nextCommand(cwd);
       const begun = point !== 'gc-begin';
@@ -238,7 +238,7 @@ describe('a command that is killed on btrfs', whereMounts('btrfs'), () => {
 
   test('at gc-tree-removed: the collection goes on', async () => {
     const cwd = await prepare(btrfs?.path ?? '');
-    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
     await killed('gc-tree-removed', ['gc', 'run'], cwd);
     expect(await nextCommand(cwd)).toMatch(/recovered: a collection/);
     expect(await notes(cwd)).toEqual(['two']);

@@ -45,7 +45,20 @@ describe('init', () => {
     expect(again).toMatchObject({ code: 6 });
     expect(existsSync(main)).toBe(true);
     expect((await jvs.jvs(['init', 'unknown-engine', '--engine', 'zfs'])).code).toBe(2);
+    expect((await jvs.jvs(['init', 'unknown-engine', '--engine', ''])).code).toBe(2);
     expect(existsSync(join(jvs.work, 'unknown-engine'))).toBe(false);
+  });
+
+  test('fails where the engine that --engine names cannot be had; a wish in the environment is replaced aloud', async () => {
+    const refused = await jvs.jvs(['init', 'elsewhere', '--engine', 'juicefs-clone']);
+    expect(refused.code).toBe(11);
+    expect(refused.stderr).toMatch(
+      /the engine juicefs-clone cannot be used here[\s\S]*hint: Leave out --engine/,
+    );
+    expect(existsSync(join(jvs.work, 'elsewhere'))).toBe(false);
+    const wished = await jvs.jvs(['init', 'elsewhere'], { env: { JVS_ENGINE: 'juicefs-clone' } });
+    expect(wished.code).toBe(0);
+    expect(wished.stderr).toMatch(/the engine juicefs-clone cannot be used here .*: using \S+ instead/);
   });
 });
 
@@ -416,8 +429,10 @@ describe('answers', () => {
 describe('collection', () => {
   test('deletes only what no worktree, tag or pin protects, and frees its space', async () => {
     const cwd = await fresh();
+    const base = await take(cwd, 'base');
     await writeFile(join(cwd, 'large'), Buffer.alloc(600_000, 1));
     const lost = await take(cwd, 'lost');
+    await jvs.ok(['restore', base.snapshot_id], { cwd });
     await writeFile(join(cwd, 'large'), Buffer.alloc(600_000, 2));
     const pinned = await take(cwd, 'pinned');
     await jvs.ok(['pin', 'pinned', '--reason', 'for later'], { cwd });
@@ -434,17 +449,51 @@ describe('collection', () => {
     const result = await jvs.json<{ freed_bytes: number }>(['gc', 'run', '--plan-id', plan.plan_id], { cwd });
     expect(result.freed_bytes).toBeGreaterThan(500_000);
     const left = (await jvs.json<Snapshot[]>(['history', '--all'], { cwd })).map(({ snapshot_id: id }) => id);
-    expect(left).toEqual([latest, tagged, pinned].map(({ snapshot_id: id }) => id));
+    expect(left).toEqual([latest, tagged, pinned, base].map(({ snapshot_id: id }) => id));
     await jvs.ok(['verify', '--all'], { cwd });
     await jvs.ok(['restore', 'pinned'], { cwd });
     expect((await readText(join(cwd, 'large'))).length).toBe(600_000);
+  });
+
+  test('keeps what the worktrees grew from, unless it is told to delete that too', async () => {
+    const cwd = await fresh();
+    const [one, two] = [await take(cwd, 'one'), await take(cwd, 'two')];
+    await jvs.ok(['worktree', 'fork', 'side'], { cwd });
+    const three = await take(cwd, 'three');
+    await jvs.ok(['restore', 'one'], { cwd });
+    const plan = async (...args: string[]) =>
+      jvs.json<{ to_delete: string[]; protected: Record<string, string[]> }>(
+        ['gc', 'plan', '--keep-hours', '0', ...args],
+        { cwd },
+      );
+    const kept = await plan();
+    expect(kept.to_delete).toEqual([]);
+    expect(kept.protected[one.snapshot_id]).toEqual(['head', 'ancestor']);
+    expect(kept.protected[two.snapshot_id]).toEqual(['head', 'ancestor']);
+    await jvs.ok(['worktree', 'remove', 'side'], { cwd });
+    expect((await plan()).to_delete).toEqual([]);
+    const all = await plan('--collect-ancestors');
+    expect(all.to_delete).toEqual([two.snapshot_id]);
+    expect(all.protected[three.snapshot_id]).toEqual(['latest']);
+    await jvs.ok(['gc', 'run'], { cwd });
+    await jvs.ok(['verify', '--all'], { cwd });
+  });
+
+  test('an empty plan id names no plan', async () => {
+    const cwd = await fresh();
+    await take(cwd, 'one');
+    await take(cwd, 'two');
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
+    expect((await jvs.jvs(['gc', 'run', '--plan-id', ''], { cwd })).code).toBe(5);
+    expect((await jvs.jvs(['gc', 'run', '--plan-id='], { cwd })).code).toBe(5);
+    expect(await jvs.json<Snapshot[]>(['history'], { cwd })).toHaveLength(2);
   });
 
   test('refuses a plan whose snapshots were protected meanwhile', async () => {
     const cwd = await fresh();
     await take(cwd, 'one');
     await take(cwd, 'two');
-    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
     await jvs.ok(['pin', 'one'], { cwd });
     expect((await jvs.jvs(['gc', 'run'], { cwd })).code).toBe(8);
     expect(await jvs.json<Snapshot[]>(['history'], { cwd })).toHaveLength(2);
@@ -463,7 +512,7 @@ describe('collection', () => {
     const other = join(cwd, '../worktrees/other/main');
     await appendFile(join(other, 'a'), ' side');
     await jvs.ok(['snapshot', 'aside'], { cwd: other });
-    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
     await jvs.ok(['gc', 'run'], { cwd });
     await appendFile(join(cwd, 'a'), ' main');
     await jvs.ok(['snapshot', 'three'], { cwd });
@@ -508,7 +557,7 @@ describe('collection', () => {
     await take(cwd, 'old');
     await writeFile(join(cwd, 'f7'), 'changed');
     await take(cwd, 'new');
-    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
     await jvs.ok(['gc', 'run'], { cwd });
     await jvs.ok(['verify', '--all'], { cwd });
     await jvs.bash('rm -f f*', { cwd });
@@ -527,7 +576,7 @@ describe('several commands at once', () => {
       // What the collection is about to delete is what the snapshots store again.
       await writeFile(join(cwd, 'large'), Buffer.alloc(400_000, round % 2));
       await writeFile(join(cwd, 'small'), `small ${round % 2}`);
-      await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+      await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
       const [collected] = await Promise.all([
         jvs.jvs(['gc', 'run'], { cwd }),
         take(cwd, `a${round}`),

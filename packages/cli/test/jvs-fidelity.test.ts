@@ -204,7 +204,7 @@ describe.each(kinds)('on %s', (kind) => {
       await writeFile(join(cwd, note), note.repeat(200_000));
       await jvs.ok(['snapshot', note], { cwd });
     }
-    await jvs.ok(['gc', 'plan', '--keep-hours', '0'], { cwd });
+    await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
     expect(await jvs.json(['gc', 'run'], { cwd })).toMatchObject({ deleted: 2 });
     expect(await jvs.json(['doctor', '--strict'], { cwd })).toMatchObject({ healthy: true, findings: [] });
     await rm(join(cwd, 'one'));

@@ -44,7 +44,7 @@ test "$(cat ../worktrees/side/main/a)" = a
 jvs worktree remove side
 echo c > a
 jvs restore one
-jvs gc plan --keep-hours 0
+jvs gc plan --keep-hours 0 --collect-ancestors
 jvs gc run
 jvs verify --all
 jvs doctor --strict --json | grep -q '"healthy": true'`;

@@ -7,14 +7,20 @@ import { killPoint } from './kill-point.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
-import type { WorkspaceState } from './workspace-state.ts';
 
-type Protection = 'head' | 'latest' | 'tag' | 'pin' | 'recent' | 'intent';
+type Protection = 'head' | 'latest' | 'ancestor' | 'tag' | 'pin' | 'recent' | 'intent';
+
+export interface CollectionOptions {
+  readonly keepHours: number;
+  /** Keep everything that the worktrees grew from. */
+  readonly keepAncestors: boolean;
+}
 
 export interface CollectionPlan {
   readonly plan_id: string;
   readonly created_at: string;
   readonly keep_hours: number;
+  readonly keep_ancestors: boolean;
   readonly to_delete: readonly string[];
   readonly protected: Readonly<Record<string, readonly Protection[]>>;
   readonly deletable_bytes: number;
@@ -30,24 +36,34 @@ const hourMs = 60 * 60 * 1000;
 /** Below this a hole in a pack is not worth a call. */
 const smallestHole = 4096;
 
-const protections = (
-  session: WorkspaceSession,
-  state: WorkspaceState,
-  snapshot: SnapshotRecord,
-  keepHours: number,
-): Protection[] => {
-  const id = snapshot.snapshot_id;
-  const found: Protection[] = [];
+/** Says of any snapshot why it must stay. */
+const protectionsOf = (
+  { layout, state }: WorkspaceSession,
+  { keepHours, keepAncestors }: CollectionOptions,
+): ((snapshot: SnapshotRecord) => Protection[]) => {
   const worktrees = [...state.worktrees.values()];
-  if (worktrees.some((worktree) => worktree.head_snapshot_id === id)) found.push('head');
-  if (worktrees.some((worktree) => worktree.latest_snapshot_id === id)) found.push('latest');
-  if (snapshot.tags.length > 0) found.push('tag');
-  if (state.pins.has(id)) found.push('pin');
-  if (Date.now() - Date.parse(snapshot.created_at) < keepHours * hourMs) found.push('recent');
-  if (listIntents(session.layout).some((intent) => 'snapshotId' in intent && intent.snapshotId === id)) {
-    found.push('intent');
+  const heads = new Set(worktrees.map((worktree) => worktree.head_snapshot_id));
+  const latest = new Set(worktrees.map((worktree) => worktree.latest_snapshot_id));
+  const ancestors = new Set<string>();
+  for (const tip of keepAncestors ? [...heads, ...latest] : []) {
+    let at = state.snapshots.get(tip ?? '')?.parent_id;
+    for (; at && !ancestors.has(at); at = state.snapshots.get(at)?.parent_id) ancestors.add(at);
   }
-  return found;
+  const intended = new Set(
+    listIntents(layout).map((intent) => ('snapshotId' in intent ? intent.snapshotId : undefined)),
+  );
+  const keepFrom = Date.now() - keepHours * hourMs;
+  return ({ snapshot_id: id, tags, created_at: createdAt }) => {
+    const found: Protection[] = [];
+    if (heads.has(id)) found.push('head');
+    if (latest.has(id)) found.push('latest');
+    if (ancestors.has(id)) found.push('ancestor');
+    if (tags.length > 0) found.push('tag');
+    if (state.pins.has(id)) found.push('pin');
+    if (Date.parse(createdAt) > keepFrom) found.push('recent');
+    if (intended.has(id)) found.push('intent');
+    return found;
+  };
 };
 
 /** What would be freed if only `kept` remained. */
@@ -64,13 +80,14 @@ const freeable = (session: WorkspaceSession, kept: Iterable<SnapshotRecord>): nu
   return bytes;
 };
 
-export const planCollection = (session: WorkspaceSession, keepHours: number): CollectionPlan => {
+export const planCollection = (session: WorkspaceSession, options: CollectionOptions): CollectionPlan => {
   const { layout, state } = session;
   const kept: SnapshotRecord[] = [];
   const toDelete: string[] = [];
   const protectedBy: Record<string, Protection[]> = {};
+  const protections = protectionsOf(session, options);
   for (const snapshot of state.snapshots.values()) {
-    const reasons = protections(session, state, snapshot, keepHours);
+    const reasons = protections(snapshot);
     if (reasons.length === 0) toDelete.push(snapshot.snapshot_id);
     else {
       kept.push(snapshot);
@@ -80,7 +97,8 @@ export const planCollection = (session: WorkspaceSession, keepHours: number): Co
   const plan: CollectionPlan = {
     plan_id: crypto.randomUUID().slice(-12),
     created_at: new Date().toISOString(),
-    keep_hours: keepHours,
+    keep_hours: options.keepHours,
+    keep_ancestors: options.keepAncestors,
     to_delete: toDelete,
     protected: protectedBy,
     deletable_bytes: freeable(session, kept),
@@ -95,9 +113,10 @@ export const loadPlan = (session: WorkspaceSession, planId: string | undefined):
     .filter((name) => name.endsWith('.json'))
     .map((name) => JSON.parse(readFileSync(join(plans, name), 'utf8')) as CollectionPlan)
     .sort((a, b) => a.created_at.localeCompare(b.created_at));
-  const plan = planId ? all.find((candidate) => candidate.plan_id === planId) : all.at(-1);
+  const plan = planId === undefined ? all.at(-1) : all.find((candidate) => candidate.plan_id === planId);
   if (plan) return plan;
-  throw new CoppiceError('not_found', planId ? `there is no plan ${planId}` : 'there is no plan yet', {
+  const what = planId === undefined ? 'there is no plan yet' : `there is no plan ${JSON.stringify(planId)}`;
+  throw new CoppiceError('not_found', what, {
     hint: 'Make one with `jvs gc plan`, look at it, then run it.',
   });
 };
@@ -138,9 +157,10 @@ const sweep = async (session: WorkspaceSession): Promise<number> => {
 
 const refuseWhatChanged = (session: WorkspaceSession, plan: CollectionPlan): void => {
   const { state } = session;
+  const protections = protectionsOf(session, { keepHours: 0, keepAncestors: plan.keep_ancestors });
   const changed = plan.to_delete.filter((id) => {
     const snapshot = state.snapshots.get(id);
-    return snapshot && protections(session, state, snapshot, 0).length > 0;
+    return snapshot && protections(snapshot).length > 0;
   });
   if (changed.length === 0) return;
   throw new CoppiceError(

@@ -14,7 +14,10 @@ import { formatVersion, type RepositoryRecord, userName } from './workspace-sess
 export interface CreateWorkspaceOptions {
   readonly parent: string;
   readonly name: string;
+  /** Must be had: else nothing is made. */
   readonly engine?: string | undefined;
+  /** Used where it can be had. */
+  readonly preferredEngine?: string | undefined;
   readonly notice: (message: string) => void;
   readonly mountsFile?: string;
 }
@@ -55,7 +58,8 @@ export const makeSubvolume = async (program: TreeProgram, path: string): Promise
 export const createWorkspace = async (
   options: CreateWorkspaceOptions,
 ): Promise<RepositoryRecord & { root: string }> => {
-  const asked: EngineName | null = options.engine ? parseEngine(options.engine) : null;
+  const wanted = options.engine ?? (options.preferredEngine || undefined);
+  const asked: EngineName | null = wanted === undefined ? null : parseEngine(wanted);
   const parent = realpathSync(options.parent);
   const root = join(parent, checkName('workspace', options.name));
   const existed = existsSync(root);
@@ -78,10 +82,15 @@ export const createWorkspace = async (
     const best = possible[0] ?? 'copy';
     const engine = asked && possible.includes(asked) ? asked : best;
     const requested = asked === engine ? null : asked;
-    if (requested)
-      options.notice(
-        `the engine ${requested} cannot be used here (${probe.lacks[requested] ?? 'inside another workspace'}): using ${engine} instead`,
-      );
+    if (requested) {
+      const problem = `the engine ${requested} cannot be used here (${probe.lacks[requested] ?? 'inside another workspace'})`;
+      if (options.engine !== undefined) {
+        throw new CoppiceError('unsupported', problem, {
+          hint: `Leave out --engine to use ${engine}, or choose one of: ${possible.join(', ')}.`,
+        });
+      }
+      options.notice(`${problem}: using ${engine} instead`);
+    }
     if (engine === 'btrfs') {
       await makeSubvolume(program, layout.payload('main'));
     } else mkdirSync(layout.payload('main'));

@@ -3,6 +3,7 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import type { EntryChange } from '../trees/tree-difference.ts';
 import { forkWorktree, removeWorktree, renameWorktree } from './change-worktrees.ts';
 import {
+  type CollectionOptions,
   type CollectionPlan,
   type CollectionResult,
   finishCollection,
@@ -154,8 +155,11 @@ export class Workspace implements Disposable {
     return examineWorkspace(this.session, options);
   }
 
-  async planCollection(keepHours = this.session.settings.gc_keep_hours): Promise<CollectionPlan> {
-    return this.session.withStore(true, async () => planCollection(this.session, keepHours));
+  async planCollection(options: Partial<CollectionOptions> = {}): Promise<CollectionPlan> {
+    const { keepHours = this.session.settings.gc_keep_hours, keepAncestors = true } = options;
+    return this.session.withStore(true, async () =>
+      planCollection(this.session, { keepHours, keepAncestors }),
+    );
   }
 
   async runCollection(planId: string | undefined): Promise<CollectionResult> {

@@ -5,14 +5,19 @@ import { sizeText } from '../snapshot-lines.ts';
 
 export const gc: JvsCommand = {
   name: 'gc',
-  usage: 'plan [--keep-hours HOURS] | run [--plan-id ID]',
-  summary: 'delete snapshots that no worktree, tag or pin protects: first a plan, then the deed',
+  usage: 'plan [--keep-hours HOURS] [--collect-ancestors] | run [--plan-id ID]',
+  summary: 'delete snapshots that no worktree, tag or pin protects: first plan, then run',
   options: [
     {
       name: 'keep-hours',
       kind: 'value',
       value: 'HOURS',
       help: 'plan: keep what is younger (24, or the setting gc_keep_hours)',
+    },
+    {
+      name: 'collect-ancestors',
+      kind: 'flag',
+      help: 'plan: also delete snapshots that the worktrees grew from',
     },
     { name: 'plan-id', kind: 'value', value: 'ID', help: 'run: this plan instead of the newest' },
   ],
@@ -22,7 +27,11 @@ export const gc: JvsCommand = {
     const [action] = context.args.words;
     const workspace = await context.open();
     if (action === 'plan') {
-      const plan = await workspace.planCollection(context.args.count('keep-hours'));
+      const keepHours = context.args.count('keep-hours');
+      const plan = await workspace.planCollection({
+        ...(keepHours === undefined ? {} : { keepHours }),
+        keepAncestors: !context.args.has('collect-ancestors'),
+      });
       context.answer(plan, () => [
         `Plan ${plan.plan_id}: ${plan.to_delete.length} snapshots to delete, about ${sizeText(plan.deletable_bytes)} to free; ${Object.keys(plan.protected).length} protected`,
         ...plan.to_delete.map((id) => `  ${shortId(id)}`),

@@ -20,7 +20,8 @@ export const init: JvsCommand = {
     const { root, ...repository } = await createWorkspace({
       parent: context.directory,
       name,
-      engine: context.args.value('engine') ?? context.io.env.JVS_ENGINE,
+      engine: context.args.value('engine'),
+      preferredEngine: context.io.env.JVS_ENGINE,
       notice: context.notice,
     });
     context.answer({ ...repository, repo_root: root, warnings: context.warnings }, () => [
