@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "ignore.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,66 +21,123 @@ struct ignore_list {
   size_t count;
 };
 
-static bool class_matches(const char **pattern, char c) {
+static bool in_named_class(const char *name, size_t len, unsigned char c, bool *known) {
+  static const struct {
+    const char *name;
+    int (*holds)(int);
+  } classes[] = {{"alnum", isalnum}, {"alpha", isalpha}, {"blank", isblank}, {"cntrl", iscntrl}, {"digit", isdigit}, {"graph", isgraph},
+                 {"lower", islower}, {"print", isprint}, {"punct", ispunct}, {"space", isspace}, {"upper", isupper}, {"xdigit", isxdigit}};
+  for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+    if (strlen(classes[i].name) == len && memcmp(classes[i].name, name, len) == 0) return classes[i].holds(c);
+  *known = false;
+  return false;
+}
+
+/* One sign after [, or after a backslash there. 0 at the end of the pattern. */
+static unsigned char class_sign(const char **p) {
+  if (**p == '\\') ++*p;
+  const unsigned char sign = (unsigned char)**p;
+  if (sign) ++*p;
+  return sign;
+}
+
+/* Whether c is in the class that begins at *pattern, which is then behind it. A class that is not closed holds nothing. */
+static bool class_matches(const char **pattern, unsigned char c) {
   const char *p = *pattern + 1;
-  bool negated = false, found = false, first = true;
-  if (*p == '!' || *p == '^') {
-    negated = true;
-    p++;
-  }
-  for (; *p && (*p != ']' || first); first = false) {
-    char from = *p;
-    if (from == '\\' && p[1]) from = *++p;
-    char to = from;
-    p++;
-    if (*p == '-' && p[1] && p[1] != ']') {
+  const bool negated = *p == '!' || *p == '^';
+  if (negated) p++;
+  bool found = false, known = true;
+  unsigned char from = 0; /* what a dash would go on from */
+  for (const char *first = p; *p && (*p != ']' || p == first);) {
+    if (*p == '-' && from && p[1] && p[1] != ']') {
       p++;
-      if (*p == '\\' && p[1]) p++;
-      to = *p++;
+      const unsigned char to = class_sign(&p);
+      if (c >= from && c <= to) found = true;
+      from = 0;
+      continue;
     }
-    if ((unsigned char)c >= (unsigned char)from && (unsigned char)c <= (unsigned char)to) found = true;
+    const char *close = *p == '[' && p[1] == ':' ? strchr(p + 2, ']') : NULL;
+    if (close && close > p + 2 && close[-1] == ':') {
+      if (in_named_class(p + 2, (size_t)(close - p) - 3, c, &known)) found = true;
+      p = close + 1;
+      from = 0;
+      continue;
+    }
+    from = class_sign(&p);
+    if (c == from) found = true;
   }
-  if (*p != ']') return false;
-  *pattern = p;
+  if (*p != ']' || !known) return false;
+  *pattern = p + 1;
   return found != negated && c != '/';
 }
 
-/* `start` says whether the pattern is at the beginning of a path component, where ** has its meaning. */
-static bool glob(const char *p, const char *text, bool start) {
-  for (; *p; p++, text++) {
+/* Whether one sign of the text matches what is at *pattern, which is then behind that. */
+static bool sign_matches(const char **pattern, char c) {
+  if (**pattern == '[') return class_matches(pattern, (unsigned char)c);
+  if (**pattern == '\\') ++*pattern;
+  else if (**pattern == '?') return ++*pattern, c != '/';
+  return *(*pattern)++ == c;
+}
+
+/*
+ * Whether the whole text matches. A star that took too little is tried again with more. Only the last star is: one before it
+ * in the same component could only leave less to what follows, and the same holds for double stars. So the time is bounded by
+ * the product of both lengths.
+ */
+static bool glob(const char *p, const char *text) {
+  const char *star = NULL, *star_text = NULL; /* behind the last * of this component, and what it has not taken yet */
+  const char *deep = NULL, *deep_text = NULL; /* the same for the last double star and its slash, which take whole components */
+  bool start = true;                          /* of a component, where a double star has its meaning */
+  for (;;) {
     if (*p == '*') {
-      if (p[1] == '*' && start && (p[2] == '/' || p[2] == 0)) {
-        if (p[2] == 0) return *text != 0;
-        for (const char *t = text;; t++) {
-          if (glob(p + 3, t, true)) return true;
-          t = strchr(t, '/');
-          if (!t) return false;
-        }
+      const char *behind = p + strspn(p, "*");
+      const bool is_deep = start && behind - p > 1;
+      if (is_deep && *behind == 0) return *text != 0;
+      if (is_deep && *behind == '/') {
+        deep = p = behind + 1;
+        deep_text = text;
+        star = NULL;
+      } else {
+        star = p = behind;
+        star_text = text;
+        start = false;
       }
-      while (*p == '*') p++;
-      for (;; text++) {
-        if (glob(p, text, false)) return true;
-        if (*text == 0 || *text == '/') return false;
-      }
+      continue;
     }
-    if (*text == 0) return false;
-    if (*p == '?') {
-      if (*text == '/') return false;
-    } else if (*p == '[') {
-      if (!class_matches(&p, *text)) return false;
-    } else {
-      if (*p == '\\' && p[1]) p++;
-      if (*p != *text) return false;
-    }
-    start = *p == '/';
+    if (*p == 0 && *text == 0) return true;
+    const char *next = p;
+    if (*p && *text && sign_matches(&next, *text)) {
+      p = next;
+      start = *text++ == '/';
+      if (start) star = NULL;
+    } else if (star && *star_text && *star_text != '/') {
+      p = star;
+      text = ++star_text;
+      start = false;
+    } else if (deep && (deep_text = strchr(deep_text, '/'))) {
+      p = deep;
+      text = ++deep_text;
+      star = NULL;
+      start = true;
+    } else return false;
   }
-  return *text == 0;
+}
+
+/* Without the spaces at its end; one behind a backslash stays. */
+static size_t trimmed(const char *line) {
+  size_t len = 0;
+  for (size_t i = 0; line[i]; i++) {
+    if (line[i] == '\\' && line[i + 1]) i++;
+    else if (line[i] == ' ') continue;
+    len = i + 1;
+  }
+  return len;
 }
 
 static bool parse_rule(char *line, struct rule *rule) {
   size_t len = strlen(line);
   if (len && line[len - 1] == '\r') line[--len] = 0;
-  while (len && line[len - 1] == ' ' && !(len > 1 && line[len - 2] == '\\')) line[--len] = 0;
+  line[len = trimmed(line)] = 0;
   if (!len || *line == '#') return false;
   memset(rule, 0, sizeof *rule);
   if (*line == '!') {
@@ -136,7 +194,7 @@ bool ignored(const struct ignore_list *list, const char *path, bool is_directory
     for (size_t i = list->count; i-- > 0;) {
       const struct rule *rule = &list->rules[i];
       if (rule->directories_only && !is_directory) continue;
-      if (glob(rule->pattern, rule->anchored ? path + list->base_len : name, true)) return !rule->negated;
+      if (glob(rule->pattern, rule->anchored ? path + list->base_len : name)) return !rule->negated;
     }
   return false;
 }
