@@ -18,6 +18,12 @@ int parent_below(int root, const char *path, const char **last) {
     }
     memcpy(name, path, len);
     name[len] = 0;
+    /* A path that comes from a workspace may hold anything. */
+    if (len == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+      close(at);
+      errno = ENOENT;
+      return -1;
+    }
     const int next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     const int error = errno;
     close(at);

@@ -23,6 +23,9 @@ static bool read_blocks(struct index *index) {
   while (at < end) {
     const struct block_header *header = (const struct block_header *)at;
     if ((size_t)(end - at) < sizeof *header || header->block_len > (size_t)(end - at)) return false;
+    /* Whoever can write to the workspace can write an index whose checksum is right. */
+    const uint64_t entries = (uint64_t)header->count * (sizeof(struct location) + sizeof(struct stat_key));
+    if (header->block_len != sizeof *header + (uint64_t)header->path_len + header->canonical_len + entries) return false;
     if (index->count == cap) {
       cap = cap ? cap * 2 : 64;
       index->blocks = must_realloc(index->blocks, cap * sizeof *index->blocks);
@@ -34,6 +37,7 @@ static bool read_blocks(struct index *index) {
     block->locations = (const struct location *)(block->canonical + header->canonical_len);
     block->stats = (const struct stat_key *)(block->locations + header->count);
     block->kept = block->stale = false;
+    if (!node_is_sound(block->canonical, header->canonical_len, header->count)) return false;
     at += header->block_len;
   }
   for (size_t i = 0; i < index->count; i++) {

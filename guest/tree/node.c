@@ -1,5 +1,6 @@
 #include "node.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,34 @@ int name_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
   return order ? order : (a_len > b_len) - (a_len < b_len);
 }
 
-bool node_try_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], struct node *node) {
+static bool is_name(const char *name, size_t len) {
+  if (len == 0 || len > NAME_MAX || (name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')))) return false;
+  return !memchr(name, '/', len) && !memchr(name, 0, len);
+}
+
+static bool top_is_sound(const uint8_t *canonical, size_t len, uint32_t count) {
+  struct cursor cursor;
+  cursor_start(&cursor, canonical, len);
+  const struct entry *entry = &cursor.entry;
+  return count == 1 && cursor.valid && entry->size == len && entry->record->type == 'd' && entry->record->name_len == 1 &&
+         *entry->name == '.' && entry->record->link_len == 0;
+}
+
+bool node_is_sound(const uint8_t *canonical, size_t len, uint32_t count) {
+  struct cursor cursor;
+  struct entry last = {0};
+  for (cursor_start(&cursor, canonical, len); cursor.valid; cursor_next(&cursor)) {
+    const struct entry *entry = &cursor.entry;
+    if (!is_name(entry->name, entry->record->name_len)) return false;
+    if (!entry->record->type || !strchr("fdlpcbh", entry->record->type)) return false;
+    if (memchr(entry->link, 0, entry->record->link_len)) return false;
+    if (last.record && name_compare(last.name, last.record->name_len, entry->name, entry->record->name_len) >= 0) return false;
+    last = *entry;
+  }
+  return cursor.at == cursor.end && cursor.index == count;
+}
+
+bool node_try_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], bool top, struct node *node) {
   memset(node, 0, sizeof *node);
   struct node_header header;
   if (at.len < sizeof header || at.len > UINT32_MAX) return false;
@@ -48,7 +76,9 @@ bool node_try_load(struct store *store, struct location at, const uint8_t hash[H
   uint8_t found[HASH_LEN];
   if (header.magic == NODE_MAGIC && expected == at.len) {
     blake3_hash(node->bytes + sizeof header, header.canonical_len, found);
-    if (memcmp(found, hash, HASH_LEN) == 0) {
+    /* The hash proves that these bytes were meant. It does not prove that whoever wrote them meant well. */
+    if (memcmp(found, hash, HASH_LEN) == 0 &&
+        (top ? top_is_sound : node_is_sound)(node->bytes + sizeof header, header.canonical_len, header.count)) {
       node->count = header.count;
       node->canonical_len = header.canonical_len;
       node->flags = header.flags;
@@ -63,8 +93,14 @@ bool node_try_load(struct store *store, struct location at, const uint8_t hash[H
 
 struct node node_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], const char *path) {
   struct node node;
-  if (!node_try_load(store, at, hash, &node))
+  if (!node_try_load(store, at, hash, false, &node))
     die("corrupt", "the stored directory %s does not match its hash", *path ? path : ".");
+  return node;
+}
+
+struct node node_load_top(struct store *store, const struct root *root) {
+  struct node node;
+  if (!node_try_load(store, root->location, root->hash, true, &node)) die("corrupt", "the stored root does not match its hash");
   return node;
 }
 

@@ -42,6 +42,12 @@ struct node {
   const struct location *locations;
 };
 
+/* A whole snapshot: the node above its directory. */
+struct root {
+  uint8_t hash[HASH_LEN];
+  struct location location;
+};
+
 struct cursor {
   const uint8_t *at, *end;
   uint32_t index;
@@ -53,10 +59,14 @@ void cursor_start(struct cursor *cursor, const uint8_t *canonical, size_t len);
 void cursor_next(struct cursor *cursor);
 int name_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 
-/* Reads a node and checks that it has the hash by which it is known; `path` is for the message. */
+/* Whether a directory is exactly `count` whole entries, sorted, each with a name that a filesystem can hold. */
+bool node_is_sound(const uint8_t *canonical, size_t len, uint32_t count);
+/* Reads a directory and checks its hash and that it is sound; `path` is for the message. */
 struct node node_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], const char *path);
-/* The same, but answers false instead of dying. */
-bool node_try_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], struct node *node);
+/* The same for the node above the workspace directory: its only entry is that directory, with the name ".". */
+struct node node_load_top(struct store *store, const struct root *root);
+/* Either, but answers false instead of dying. */
+bool node_try_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], bool top, struct node *node);
 void node_free(struct node *node);
 struct location node_store(struct store *store, const struct buf *canonical, const struct location *locations,
                            uint32_t count, uint32_t flags);

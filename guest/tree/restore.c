@@ -542,8 +542,8 @@ static void apply(struct store *store, const struct restore_options *options, st
     work.tree = open(options->tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (work.tree < 0) die("corrupt", "the stored tree %s is missing", options->tree);
   }
-  struct node from = {0}, to = node_load(store, options->to.location, options->to.hash, "");
-  if (!options->from_nothing) from = node_load(store, options->from.location, options->from.hash, "");
+  struct node from = {0}, to = node_load_top(store, &options->to);
+  if (!options->from_nothing) from = node_load_top(store, &options->from);
   pass(&work, &from, &to);
   uint64_t bytes = 0;
   for (size_t i = 0; i < work.staged_count; i++) bytes += work.staged[i].record.size;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,6 +333,7 @@ static bool add_record(struct walk *walk, int fd, const struct item *item, struc
     xattrs_read(fd, item->name, path, &xattrs);
     path_pop(walk, before);
   }
+  if (item->name_len > NAME_MAX) die("unsupported", "the name is longer than %d bytes: %s", NAME_MAX, item->name);
   if (link.len > UINT16_MAX) die("unsupported", "the path of a hard link is longer than 65535 bytes: %s", item->name);
   record.link_len = (uint16_t)link.len;
   record.xattr_len = (uint32_t)xattrs.len;
@@ -822,7 +824,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   if (options->whole_tree && moment_of_clone(fd, &moment)) begin_to_sift(&walk, &moment);
   struct tree_ref prefer = {0};
   if (options->prefer) {
-    struct node top = node_load(store, options->prefer->location, options->prefer->hash, "");
+    struct node top = node_load_top(store, options->prefer);
     prefer.present = true;
     memcpy(prefer.root.hash, ((const struct record *)top.canonical)->hash, HASH_LEN);
     prefer.root.location = top.locations[0];

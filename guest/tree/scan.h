@@ -12,10 +12,6 @@ struct selection {
 enum { OUTSIDE, ON_THE_WAY, INSIDE };
 int selected(const struct selection *selection, const char *path, size_t len);
 
-struct root {
-  uint8_t hash[HASH_LEN];
-  struct location location;
-};
 /* hash:pack:offset:length, as the log has it. */
 #define ROOT_TEXT 128
 void root_text(const struct root *root, char out[ROOT_TEXT]);

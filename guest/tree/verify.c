@@ -58,10 +58,10 @@ static void check_one(void *context, size_t at, struct content_memory *memory) {
 }
 
 static bool verify_node(struct store *store, struct verify_result *result, bool contents, const struct record *record,
-                        struct location at, const char *path) {
+                        struct location at, const char *path, bool top) {
   if (known_good(record, at)) return true;
   struct node node;
-  if (!node_try_load(store, at, record->hash, &node)) {
+  if (!node_try_load(store, at, record->hash, top, &node)) {
     report(result, *path ? path : ".", "the stored directory is missing or does not match its hash");
     return false;
   }
@@ -72,13 +72,12 @@ static bool verify_node(struct store *store, struct verify_result *result, bool 
   struct cursor cursor;
   for (cursor_start(&cursor, node.canonical, node.canonical_len); cursor.valid; cursor_next(&cursor)) {
     const struct entry *entry = &cursor.entry;
-    const bool top = entry->record->name_len == 1 && *entry->name == '.';
     struct buf child = {0};
     if (top) buf_text(&child, "%s", path);
     else buf_text(&child, "%s%s%.*s", path, *path ? "/" : "", (int)entry->record->name_len, entry->name);
     *buf_room(&child, 1) = 0;
     if (entry->record->type == 'd') {
-      if (!verify_node(store, result, contents, entry->record, node.locations[cursor.index], (char *)child.data)) sound = false;
+      if (!verify_node(store, result, contents, entry->record, node.locations[cursor.index], (char *)child.data, false)) sound = false;
     } else if (entry->record->type == 'f' && contents && entry->record->size && !known_good(entry->record, node.locations[cursor.index])) {
       round.checks = must_realloc(round.checks, (round.count + 1) * sizeof *round.checks);
       round.checks[round.count++] = (struct check){*entry->record, node.locations[cursor.index], (char *)child.data, NULL};
@@ -107,6 +106,6 @@ void verify(struct store *store, const struct root *root, bool contents, struct 
   memset(result, 0, sizeof *result);
   struct record record = {.type = 'd'};
   memcpy(record.hash, root->hash, HASH_LEN);
-  verify_node(store, result, contents, &record, root->location, "");
+  verify_node(store, result, contents, &record, root->location, "", true);
   progress_clear();
 }

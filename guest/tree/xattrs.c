@@ -69,6 +69,7 @@ static bool named_in(const char *name, const uint8_t *bytes, size_t len) {
     uint32_t value_len;
     memcpy(&name_len, bytes + at, 2);
     memcpy(&value_len, bytes + at + 2, 4);
+    if (name_len > len - at - 6) return false;
     if (strlen(name) == name_len && memcmp(name, bytes + at + 6, name_len) == 0) return true;
     at += 6 + (size_t)name_len + value_len;
   }
