@@ -36,11 +36,11 @@ export class Daemon {
     const recovery = await new Recovery({
       ...rooms,
       undoImport: (snapshotId, imageDigest) => rooms.importer.undo(snapshotId, imageDigest),
-      keepUnknown: options.restoreBackup ?? false,
       endedBecause: kernel.pool.wasReadOnly
         ? 'it was ended because the pool had become read-only'
         : undefined,
     }).begin();
+    if (recovery.strays.length > 0) kernel.notices.push(noticeOfStrays(recovery.strays.length));
     recovery.swept.then(swept.resolve, swept.reject);
     // Those of now: a fork that is asked for from here on has its own, from which nothing grew yet.
     const forkSnapshots = kernel.state.snapshots.automaticWithTag('fork');
@@ -110,4 +110,9 @@ async function settleIn({ config }: Kernel, rooms: Rooms, forkSnapshots: readonl
   sizer.addUncounted();
   await images.remember(config.default_image);
   warm.refillSoon();
+}
+
+function noticeOfStrays(count: number): string {
+  const what = count === 1 ? '1 disk or snapshot' : `${count} disks or snapshots`;
+  return `The database did not know ${what} of the pool: set aside. \`coppice strays\` lists what there is.`;
 }

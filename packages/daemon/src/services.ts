@@ -15,6 +15,7 @@ import type {
   Image,
   Imported,
   importQuery,
+  keepStraySchema,
   LineageNode,
   listSandboxesQuery,
   loginSchema,
@@ -31,6 +32,7 @@ import type {
   SandboxDetail,
   Scope,
   Snapshot,
+  Stray,
   Token,
   updateSandboxSchema,
   updateSnapshotSchema,
@@ -118,6 +120,11 @@ export interface Services {
       input: z.output<typeof importQuery>,
       options?: CallOptions,
     ): Promise<Imported>;
+  };
+  readonly strays: {
+    list(): Promise<Stray[]>;
+    keep(id: string, input: z.output<typeof keepStraySchema>): Promise<Snapshot>;
+    delete(id: string): Promise<void>;
   };
   readonly compare: {
     diff(

@@ -35,6 +35,13 @@ export class IdSource {
   }
 }
 
+/** When an id was made, as it says itself; undefined for what is no id. */
+export const madeAtMs = (id: string): number | undefined => {
+  const digits = /^[a-z]{2,3}_([0-9a-hjkmnp-tv-z]{10})[0-9a-hjkmnp-tv-z]{16}$/.exec(id)?.[1];
+  if (digits === undefined) return undefined;
+  return [...digits].reduce((value, digit) => value * 32 + alphabet.indexOf(digit), 0);
+};
+
 const id = (kind: IdKind) =>
   z
     .string()

@@ -43,6 +43,7 @@ const job = z.strictObject({ sandbox: refSchema, job: number });
 const terminal = z.strictObject({ sandbox: refSchema, terminal: number });
 const snapshot = z.strictObject({ snapshot: refSchema });
 const image = z.strictObject({ image: images.imageRefSchema });
+const stray = z.strictObject({ stray: refSchema });
 const list = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
 /** Every HTTP route: the server, the OpenAPI file, the SDK and the fuzzer read this table. */
@@ -540,6 +541,37 @@ export const routes = {
     upload: true,
     result: snapshots.importedSchema,
     status: 201,
+  }),
+  listStrays: route({
+    method: 'GET',
+    path: '/v1/strays',
+    tag: 'snapshots',
+    summary: 'What was set aside at a start because the database did not know it',
+    scope: 'admin',
+    answer: 'json',
+    result: list(snapshots.straySchema),
+  }),
+  keepStray: route({
+    method: 'POST',
+    path: '/v1/strays/:stray/keep',
+    tag: 'snapshots',
+    summary: 'Make a snapshot of the files that were set aside',
+    scope: 'admin',
+    answer: 'json',
+    params: stray,
+    body: snapshots.keepStraySchema,
+    result: snapshots.snapshotSchema,
+    status: 201,
+  }),
+  deleteStray: route({
+    method: 'DELETE',
+    path: '/v1/strays/:stray',
+    tag: 'snapshots',
+    summary: 'Delete what was set aside',
+    scope: 'admin',
+    answer: 'json',
+    params: stray,
+    result: machine.emptySchema,
   }),
   restoreSandbox: route({
     method: 'POST',

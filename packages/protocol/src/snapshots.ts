@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { fileKindSchema } from './files.ts';
 import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
+import { imageRefSchema } from './images.ts';
 import { guestPathSchema } from './processes.ts';
 import { createdSandboxSchema, environmentSchema, labelsSchema, sandboxStateSchema } from './sandboxes.ts';
 
@@ -202,3 +203,18 @@ export const importedSchema = snapshotSchema.extend({
   host_ports_left_out: z.array(z.number().int()),
 });
 export type Imported = z.infer<typeof importedSchema>;
+
+/** A disk or a snapshot that the database did not know when the daemon started, and that is newer than it. */
+export const straySchema = z.object({
+  id: z.string(),
+  /** What it was: the disk of a sandbox, or a snapshot. */
+  kind: z.enum(['sandbox', 'snapshot']),
+  created_at: z.string(),
+});
+export type Stray = z.infer<typeof straySchema>;
+export const keepStraySchema = z.strictObject({
+  /** The image that its sandbox stood on; the default image unless told otherwise. */
+  image: imageRefSchema.optional(),
+  /** Of the snapshot that it becomes. */
+  name: nameSchema.optional(),
+});

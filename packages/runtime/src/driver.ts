@@ -77,7 +77,7 @@ export interface DriverHealth {
   readonly detail: string;
   /** What a memory image that is made here depends on, as machine/memory-traits.ts writes it; null where none can be. */
   readonly memoryCompatibility: string | null;
-  readonly findings: readonly { severity: 'error' | 'warning'; message: string; fix: string }[];
+  readonly findings: readonly { severity: 'error' | 'warning' | 'info'; message: string; fix: string }[];
 }
 
 export interface Driver {

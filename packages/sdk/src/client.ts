@@ -5,12 +5,14 @@ import { Events } from './events.ts';
 import { Images } from './images.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { Snapshots } from './snapshots.ts';
+import { Strays } from './strays.ts';
 import { Tokens } from './tokens.ts';
 
 /** Everything that a client of one daemon can do, over any transport. */
 export class Client implements Disposable {
   readonly sandboxes: Sandboxes;
   readonly snapshots: Snapshots;
+  readonly strays: Strays;
   readonly images: Images;
   readonly tokens: Tokens;
   readonly events: Events;
@@ -20,6 +22,7 @@ export class Client implements Disposable {
     this.#caller = new Caller(transport);
     this.sandboxes = new Sandboxes(this.#caller);
     this.snapshots = new Snapshots(this.#caller);
+    this.strays = new Strays(this.#caller);
     this.images = new Images(this.#caller);
     this.tokens = new Tokens(this.#caller);
     this.events = new Events(this.#caller);

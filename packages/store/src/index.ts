@@ -1,6 +1,7 @@
 // Disks of sandboxes
 export type { DiskStore, DiskUsage } from './disk-store.ts';
 export { createDiskStore, type DiskStoreOptions } from './disks/engine-disk-store.ts';
+export { type Stray, StrayShelf } from './disks/stray-shelf.ts';
 export { BtrfsEngine } from './engines/btrfs-engine.ts';
 export { CopyingEngine } from './engines/copying-engine.ts';
 export type { CloneOptions, TreeCounter, TreeEngine } from './engines/tree-engine.ts';

@@ -9,6 +9,7 @@ const commandGroups = {
     down: () => import('./down.ts'),
     status: () => import('./status.ts'),
     doctor: () => import('./doctor.ts'),
+    strays: () => import('./strays.ts'),
     demo: () => import('./demo.ts'),
   },
   Sandboxes: {

@@ -92,6 +92,11 @@ const findWorkingDaemon = async (cli: Cli): Promise<RunningDaemon | undefined> =
   return undefined;
 };
 
+const runsAlready = ({ pid }: RunningDaemon): CoppiceError =>
+  new CoppiceError('wrong_state', `the daemon runs (process ${pid}), so its database is not damaged`, {
+    hint: 'To go back all the same: coppice down && coppice up --restore-backup (sandboxes go on)',
+  });
+
 /** What runs listens where it was told to when it was started. */
 const refuseOtherPort = ({ url }: RunningDaemon, port: number): void => {
   if (port === 0 || (new URL(url).port || '80') === String(port)) return;
@@ -103,6 +108,7 @@ const refuseOtherPort = ({ url }: RunningDaemon, port: number): void => {
 interface Options {
   readonly detach?: boolean;
   readonly port?: number;
+  readonly restoreBackup?: boolean;
 }
 
 export const define: DefineCommand = (program, cli) => {
@@ -113,10 +119,18 @@ export const define: DefineCommand = (program, cli) => {
       'listen there and not where config.json says; 0 takes any that is free',
       parseListenPort,
     )
-    .action(async ({ detach, port }: Options) => {
+    .option(
+      '--restore-backup',
+      'go back to the last good copy of the database, at most half a minute old when it broke; what is newer is set aside',
+    )
+    .action(async ({ detach, port, restoreBackup }: Options) => {
       const running = await findWorkingDaemon(cli);
-      const options = port === undefined ? [] : ['--port', String(port)];
+      const options = [
+        ...(port === undefined ? [] : ['--port', String(port)]),
+        ...(restoreBackup ? ['--restore-backup'] : []),
+      ];
       if (running !== undefined) {
+        if (restoreBackup) throw runsAlready(running);
         if (port !== undefined) refuseOtherPort(running, port);
         report(cli, running, true);
       } else if (detach) {

@@ -24,7 +24,7 @@ export interface DaemonOptions {
   readonly account: Account;
   /** Where this process dies or waits, for the tests of that. */
   readonly faults?: (() => string | undefined) | undefined;
-  /** Go back to the last good copy of the database; what it does not know is left alone. */
+  /** Go back to the last good copy of the database; what is newer than that is set aside. */
   readonly restoreBackup?: boolean;
 }
 
@@ -41,7 +41,7 @@ export interface Kernel extends DaemonOptions, OpenedImages {
   readonly locks: KeyedLock;
   readonly work: LongWork;
   /** What this start had to end or to mend, for whoever started it. */
-  readonly notices: readonly string[];
+  readonly notices: string[];
   /** A directory that is always empty: the changes of a tree that nobody changed. */
   readonly emptyDir: string;
 }
@@ -50,7 +50,7 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
   const { home, config, programs, log } = options;
   const now = Date.now;
   const ids = new IdSource(now);
-  if (options.restoreBackup) await bringBackupBack(home);
+  const restored = options.restoreBackup ? await bringBackupBack(home) : undefined;
   const state = new State(openDatabase(home.databaseFile, home.backupFile), () => home.reserve.release());
   const agentAnswerMs = config.limits.agent_answer_s * 1000;
   const drivers: Drivers = {
@@ -68,7 +68,10 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),
     openImages({ ...options, ids, now }),
   ]);
-  const notices = pool.wasReadOnly ? [noticeOfRemount(state)] : [];
+  const notices = [
+    ...(restored === undefined ? [] : [restored]),
+    ...(pool.wasReadOnly ? [noticeOfRemount(state)] : []),
+  ];
   for (const notice of notices) log.warn({}, notice);
   const emptyDir = join(home.directory, 'empty');
   mkdirSync(emptyDir, { recursive: true, mode: 0o700 });

@@ -1,5 +1,5 @@
 import { networkPolicySchema } from '@coppice/protocol';
-import { Parcels, type Pool } from '@coppice/store';
+import { Parcels, type Pool, StrayShelf } from '@coppice/store';
 import { affordableConnections } from '../config/descriptors.ts';
 import { EventService } from '../events/event-service.ts';
 import { DoctorService } from '../host/doctor-service.ts';
@@ -31,6 +31,7 @@ import { SnapshotAllowance } from '../snapshots/snapshot-allowance.ts';
 import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
 import { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
+import { StrayService } from '../snapshots/stray-service.ts';
 import { TokenService } from '../tokens/token-service.ts';
 import { ExportService } from '../transfer/export-service.ts';
 import { ImportService } from '../transfer/import-service.ts';
@@ -116,6 +117,9 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const spool = ImportSpool.open(home.importsDir);
   const importer = new ImportService({ ...base, images, parcels, spool, sizer });
 
+  const shelf = new StrayShelf({ ...pool, disks });
+  const strays = new StrayService({ ...base, shelf, images, planner, sizer });
+
   const health = new HealthService({
     version,
     uptimeS: () => Math.round((now() - startedMs) / 1000),
@@ -129,6 +133,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     disks,
     defaultDriver: config.default_driver,
     backupFile: home.backupFile,
+    strays: () => strays.list(),
     troubles: () => health.troubles(),
   });
   return {
@@ -150,6 +155,8 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     merger,
     exporter,
     importer,
+    shelf,
+    strays,
     health,
     doctor,
     lineage: new LineageService(state, images),

@@ -37,6 +37,7 @@ export function servicesOf(rooms: Rooms): Services {
       export: (ref, options) => exporter.export(ref, options),
       import: (file, input, call) => importer.import(file, input, call),
     },
+    strays: rooms.strays,
     compare: {
       diff: (from, to, options, signal) => compare.diff(from, to, options, signal),
       diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),

@@ -34,6 +34,7 @@ export class EventTable {
   readonly #list: Database.Statement<[Record<string, unknown>], Row>;
   readonly #last: Database.Statement<[], { seq: number | null }>;
   readonly #oldest: Database.Statement<[number], Row>;
+  readonly #newest: Database.Statement<[], { atMs: number }>;
   readonly #deleteUpTo: Database.Statement<[number]>;
 
   constructor(database: SqliteDatabase) {
@@ -48,6 +49,7 @@ export class EventTable {
       `SELECT seq, at_ms AS atMs, type, sandbox_id AS sandboxId, data FROM events
        WHERE at_ms >= ? ORDER BY seq LIMIT 1`,
     );
+    this.#newest = database.prepare('SELECT at_ms AS atMs FROM events ORDER BY seq DESC LIMIT 1');
     this.#deleteUpTo = database.prepare('DELETE FROM events WHERE seq <= ?');
   }
 
@@ -82,6 +84,11 @@ export class EventTable {
     if (end < first) return false;
     this.#deleteUpTo.run(Math.min(end, first + pruneBatch - 1));
     return end >= first + pruneBatch;
+  }
+
+  /** When the last of them happened; 0 where there is none. */
+  newestMs(): number {
+    return this.#newest.get()?.atMs ?? 0;
   }
 
   lastSeq(): number {

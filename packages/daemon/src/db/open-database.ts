@@ -56,8 +56,8 @@ function migrate(database: SqliteDatabase, file: string): void {
 
 function corrupt(file: string, backupFile: string, verdict: string): CoppiceError {
   const wayBack = existsSync(backupFile)
-    ? `Go back to the last good copy, ${backupFile}: start the daemon once with --restore-backup.`
-    : 'There is no backup yet: move the file away, and the daemon starts with an empty one and keeps the disks.';
+    ? `Go back to the last good copy, ${backupFile}: coppice up --restore-backup`
+    : 'There is no backup yet: move the file away, and the daemon starts with an empty one; disks and snapshots are set aside (`coppice strays`).';
   return new CoppiceError('corrupt', `the database ${file} is damaged: ${verdict.split('\n')[0]}`, {
     hint: `Running sandboxes go on untouched. ${wayBack}`,
     details: { file, backup: existsSync(backupFile) ? backupFile : null },

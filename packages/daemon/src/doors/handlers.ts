@@ -106,6 +106,10 @@ export const createHandlers = (services: Services): Handlers => ({
     contentType: 'application/vnd.coppice.export',
   }),
   importSnapshot: ({ query, upload, ...call }) => services.snapshots.import(upload, query, optionsOf(call)),
+  listStrays: () => items(services.strays.list()),
+  keepStray: ({ params, body }) => services.strays.keep(params.stray, body),
+  deleteStray: ({ params }) => done(services.strays.delete(params.stray)),
+
   restoreSandbox: ({ params, body, ...call }) =>
     services.snapshots.restore(params.sandbox, body, optionsOf(call)),
   forkSnapshot: ({ params, body, ...call }) =>

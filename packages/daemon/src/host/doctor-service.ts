@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import type { Doctor } from '@coppice/protocol';
+import type { Doctor, Stray } from '@coppice/protocol';
 import type { DiskStore } from '@coppice/store';
 import type { State } from '../db/state.ts';
 import type { Drivers } from '../sandboxes/machine-starter.ts';
@@ -13,6 +13,8 @@ export interface DoctorParts {
   readonly disks: DiskStore;
   readonly defaultDriver: 'container' | 'gvisor';
   readonly backupFile: string;
+  /** What was set aside. */
+  readonly strays: () => Promise<readonly Stray[]>;
   /** What is wrong now, as health knows it. */
   readonly troubles: () => readonly Trouble[];
   readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
@@ -36,6 +38,7 @@ export class DoctorService {
       this.#guarded('disk space', () => this.#space()),
       this.#guarded('sandboxes', () => this.#sandboxes()),
       this.#guarded('network', () => this.#network()),
+      this.#guarded('strays', () => this.#strays()),
     ]);
     const findings = [
       ...this.#parts.troubles().map((trouble): Finding => ({ severity: 'error', ...trouble })),
@@ -69,7 +72,7 @@ export class DoctorService {
       const probed = await driver.probe();
       health[name] = { usable: probed.usable, detail: probed.detail };
       for (const { severity, message, fix } of probed.findings) {
-        const weight = name === defaultDriver ? severity : 'warning';
+        const weight = name === defaultDriver || severity === 'info' ? severity : 'warning';
         findings.push({ severity: weight, check: `driver ${name}`, message, fix });
       }
       const refusal = await driver.memoryRefusal();
@@ -135,6 +138,16 @@ export class DoctorService {
         }),
       ),
     ];
+  }
+
+  async #strays(): Promise<Finding[]> {
+    const strays = await this.#parts.strays();
+    return strays.map(({ id, kind, created_at: at }) => ({
+      severity: 'warning',
+      check: 'strays',
+      message: `the database does not know the ${kind} ${id} of ${at}; it was set aside`,
+      fix: `Bring its files back as a snapshot: coppice strays --keep ${id}. Or delete them: coppice strays --delete ${id}.`,
+    }));
   }
 
   #engine(): Finding[] {

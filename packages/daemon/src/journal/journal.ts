@@ -65,10 +65,15 @@ export class Journal {
     return () => this.#listeners.delete(listener);
   }
 
-  /** One that a call had to leave behind is settled by who made it leave, or by the next daemon: nobody else may forget it. */
+  /**
+   * One that a call had to leave behind is settled by who made it leave, or by the next daemon: nobody else may forget it.
+   * What a call copied ahead so that it can be undone becomes part of the call.
+   */
   #assertSettled(sandboxId: string, next: Intent): void {
     const left = this.#state.intents.of(sandboxId);
     if (left === undefined || left.kind === next.kind || next.kind === 'destroy') return;
+    if (left.kind === 'snapshot' && 'undoSnapshotId' in next && next.undoSnapshotId === left.snapshotId)
+      return;
     throw new CoppiceError(
       'unavailable',
       `a ${left.kind} of the sandbox was given up and is still to be settled`,

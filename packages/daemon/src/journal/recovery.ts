@@ -1,5 +1,6 @@
+import { madeAtMs } from '@coppice/protocol';
 import type { Machine, Network } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
+import type { DiskStore, StrayShelf } from '@coppice/store';
 import { type Intent, type MergeIntent, snapshotsOf } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
@@ -36,8 +37,8 @@ export interface RecoveryParts {
   readonly merger: MergeService;
   readonly pauser: Pauser;
   readonly undoImport: (snapshotId: string, imageDigest: string | null) => Promise<void>;
-  /** After a backup came back: what the tables do not know may be newer than they are, so it is left alone. */
-  readonly keepUnknown: boolean;
+  /** For what the tables do not know although it is newer than they are. */
+  readonly shelf: StrayShelf;
   /** Why machines that should run do not, where this start itself ended them. */
   readonly endedBecause: string | undefined;
 }
@@ -46,6 +47,13 @@ type FoundTrees = Awaited<ReturnType<DiskStore['list']>>;
 
 /** These may have a machine that goes on; of every other intent the machine ends. */
 const mayRun = new Set<Intent['kind']>(['start', 'snapshot', 'merge', 'pause', 'resume']);
+
+/** Trees that an intent made under names that no table has yet: its end, or its undoing, says what becomes of them. */
+const madeBy = (intent: Intent): string[] => {
+  if (intent.kind === 'snapshot') return [intent.snapshotId];
+  if (intent.kind === 'restore') return intent.undoSnapshotId === null ? [] : [intent.undoSnapshotId];
+  return snapshotsOf(intent);
+};
 
 /** Like Promise.all, but when it fails nothing of it runs on: what is made afterwards must not be swept. */
 async function allDone<T>(work: readonly Promise<T>[]): Promise<T[]> {
@@ -76,11 +84,14 @@ export class Recovery {
    * sandbox. `swept` settles when nothing unknown is left, or only what could not be removed, and new sandboxes may be made;
    * `settled` when all is done but the merges, which take as long as what they bring: nobody else waits for these.
    */
-  async begin(): Promise<{ readonly swept: Promise<void>; readonly settled: Promise<void> }> {
+  async begin(): Promise<{
+    readonly strays: readonly string[];
+    readonly swept: Promise<void>;
+    readonly settled: Promise<void>;
+  }> {
     const { state, locks, machines, disks, log } = this.#parts;
     // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
-    const found = await disks.list();
-    this.#forgetPrograms(found);
+    const everything = await disks.list();
     this.#bindWorkspaces();
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
     const records = state.sandboxes.all();
@@ -91,7 +102,10 @@ export class Recovery {
       else if (!known.has(key)) state.intents.clear(key);
     }
 
-    const concerned = records.filter((record) => record.state === 'running' || intents.has(record.id));
+    const lost = this.#failWithoutDisk(records, intents, everything);
+    const concerned = records.filter(
+      (record) => !lost.has(record.id) && (record.state === 'running' || intents.has(record.id)),
+    );
     const keep = new Set(
       concerned
         .filter((record) => mayRun.has(intents.get(record.id)?.kind ?? 'start'))
@@ -103,6 +117,17 @@ export class Recovery {
         .map(({ id }) => pauseId(id)),
     );
     for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
+    const isUnknownSnapshot = (id: string) => !needed.has(id) && state.snapshots.byId(id) === undefined;
+    const strays = await this.#setAside(intents, [
+      ...everything.disks.filter((id) => !known.has(id)),
+      ...everything.snapshots.filter(isUnknownSnapshot),
+    ]);
+    const isLeft = (id: string) => !strays.has(id);
+    const found = {
+      disks: everything.disks.filter(isLeft),
+      snapshots: everything.snapshots.filter(isLeft),
+    };
+    await this.#forgetPrograms(found);
     const cleared = allDone([this.#sweep(found, keep, known, needed), ...imports]).then(() => {});
     const swept = cleared.catch((error: unknown) => {
       log.error(
@@ -142,7 +167,54 @@ export class Recovery {
       );
       return intent?.kind === 'merge' ? undefined : done;
     });
-    return { swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
+    return { strays: [...strays], swept, settled: Promise.all([swept, ...settling]).then(() => {}) };
+  }
+
+  /**
+   * Of what no table knows, all that was made after the last event that the tables know of: they are behind, as when the database
+   * was lost or came back from a backup. What they had forgotten on purpose is older than that.
+   */
+  async #setAside(
+    intents: ReadonlyMap<string, Intent>,
+    unknown: readonly string[],
+  ): Promise<ReadonlySet<string>> {
+    const { state, shelf, journal, log } = this.#parts;
+    const sinceMs = state.events.newestMs();
+    const begun = new Set([...intents].flatMap(([key, intent]) => [key, ...madeBy(intent)]));
+    const strays = new Set<string>();
+    for (const id of new Set(unknown)) {
+      const atMs = madeAtMs(id.replace(/^pause-/, '')) ?? 0;
+      if (atMs <= sinceMs || begun.has(id)) continue;
+      try {
+        if (!(await shelf.put(id))) continue;
+        journal.commit((emit) => emit('stray.set_aside', null, { id }));
+        log.warn({ id }, 'something on the pool that the database does not know was set aside');
+      } catch (error) {
+        log.error(
+          { err: error, id },
+          'something on the pool that the database does not know stays where it is',
+        );
+      }
+      strays.add(id);
+    }
+    return strays;
+  }
+
+  /** The database is of another time than the pool: what it says of these is not so. */
+  #failWithoutDisk(
+    records: readonly SandboxRecord[],
+    intents: ReadonlyMap<string, Intent>,
+    { disks }: FoundTrees,
+  ): ReadonlySet<string> {
+    const there = new Set(disks);
+    const lost = records.filter(({ id, state }) => {
+      const kind = intents.get(id)?.kind;
+      const comesOrGoes =
+        state === 'creating' || state === 'destroying' || kind === 'create' || kind === 'destroy';
+      return !there.has(id) && !comesOrGoes;
+    });
+    for (const record of lost) this.#parts.lifecycle.fail(record, 'its disk is not on the pool');
+    return new Set(lost.map(({ id }) => id));
   }
 
   /** Those of sandboxes that an earlier version made, which did not note which directory it was. */
@@ -156,10 +228,9 @@ export class Recovery {
   }
 
   /** Of all that is found, also what will be swept: that goes with the next start. */
-  #forgetPrograms({ snapshots }: FoundTrees): void {
-    const { disks, log } = this.#parts;
-    if (this.#parts.keepUnknown) return;
-    const checkpoints = snapshots.map((id) => disks.memoryDir(id));
+  async #forgetPrograms({ snapshots }: FoundTrees): Promise<void> {
+    const { disks, shelf, log } = this.#parts;
+    const checkpoints = [...snapshots.map((id) => disks.memoryDir(id)), ...(await shelf.memoryDirs())];
     try {
       const gone = Object.values(this.#parts.drivers).flatMap((driver) => driver.forgetPrograms(checkpoints));
       if (gone.length > 0)
@@ -291,7 +362,6 @@ export class Recovery {
     needed: ReadonlySet<string>,
   ): Promise<void> {
     const { network, log, journal } = this.#parts;
-    if (this.#parts.keepUnknown) return;
     await journal.hold('recovery.sweeping');
     const drivers = Object.values(this.#parts.drivers);
     const removed = (await allDone(drivers.map((driver) => driver.sweep(keep)))).flat();

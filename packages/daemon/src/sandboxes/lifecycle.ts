@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { CoppiceError, type Sandbox } from '@coppice/protocol';
 import type { Machine, Network } from '@coppice/runtime';
 import type { DiskStore } from '@coppice/store';
@@ -67,6 +68,7 @@ export class Lifecycle {
       if (record.state === 'running') return this.#view(id);
       if (record.state !== 'stopped' && record.state !== 'failed') throw wrongState(record, 'started');
       this.assertRoom(record);
+      this.#assertDisk(record);
       await this.endMachine(record, 0);
       journal.begin(id, { kind: 'start' });
       try {
@@ -80,6 +82,13 @@ export class Lifecycle {
         throw error;
       }
       return this.#view(id);
+    });
+  }
+
+  #assertDisk({ id, name }: SandboxRecord): void {
+    if (existsSync(this.#parts.disks.diskDir(id))) return;
+    throw new CoppiceError('not_found', `the disk of sandbox ${name} is not on the pool`, {
+      hint: `Grow another from one of its snapshots (\`coppice snapshots ${name}\`, \`coppice fork\`), or remove it: \`coppice rm ${name}\`.`,
     });
   }
 

@@ -98,7 +98,7 @@ export class RestoreService {
     discard: boolean,
     by: Scope['kind'],
   ): Promise<RestoreIntent> {
-    const { journal, state, disks, ids, log } = this.#parts;
+    const { journal, state, ids } = this.#parts;
     const { id } = record;
     const intent: RestoreIntent = {
       kind: 'restore',
@@ -114,7 +114,7 @@ export class RestoreService {
     if (undoId === null) journal.begin(id, intent);
     else {
       try {
-        await this.#taker.copy(id, undoId);
+        await this.#taker.copyAhead(id, undoId);
         await this.#allowance.assertFits(record, { id: undoId, memoryBytes: null }, by);
         journal.step('restore.undo-taken');
         const request = undoOf('restore', undoId, `before ${snapshot.name} was restored`);
@@ -126,12 +126,7 @@ export class RestoreService {
           state.merges.passOn(id, undoId);
         });
       } catch (error) {
-        await disks.removeSnapshot(undoId).catch((failure: unknown) => {
-          log.error(
-            { err: failure, snapshot: undoId },
-            'a snapshot that was not taken could not be removed yet',
-          );
-        });
+        await this.#taker.takeBack(id, undoId);
         throw noRoomToUndo(error);
       }
       this.#sizer.add(undoId);

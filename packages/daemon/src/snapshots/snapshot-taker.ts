@@ -83,17 +83,18 @@ export class SnapshotTaker {
       journal.step('snapshot.committed');
       return snapshot;
     } catch (error) {
-      await this.#undo(record.id, id);
+      await this.takeBack(record.id, id);
       throw error;
     }
   }
 
-  /** Where it cannot be undone now, the intent stays, and the next start undoes it. */
-  async #undo(sandboxId: string, id: string): Promise<void> {
-    const { disks, journal, log } = this.#parts;
+  /** Of a snapshot that shall not be. Where it cannot be removed now, its intent stays, and the next start removes it. */
+  async takeBack(sandboxId: string, id: string): Promise<void> {
+    const { disks, journal, state, log } = this.#parts;
     try {
       await disks.removeSnapshot(id);
-      journal.finish(sandboxId, () => {});
+      const intent = state.intents.of(sandboxId);
+      if (intent?.kind === 'snapshot' && intent.snapshotId === id) journal.finish(sandboxId, () => {});
     } catch (error) {
       log.error({ err: error, snapshot: id }, 'a snapshot that was not taken could not be removed yet');
     }
@@ -132,6 +133,12 @@ export class SnapshotTaker {
       automatic: request.automatic ?? false,
       createdAtMs: this.#parts.now(),
     };
+  }
+
+  /** The files alone. Written down as meant to be: what the caller writes down next, or `takeBack`, ends that. */
+  async copyAhead(sandboxId: string, id: string, signal?: AbortSignal): Promise<void> {
+    this.#parts.journal.begin(sandboxId, { kind: 'snapshot', snapshotId: id });
+    await this.copy(sandboxId, id, signal);
   }
 
   /** The files alone, under an id that no table has yet. */

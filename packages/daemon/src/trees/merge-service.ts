@@ -160,13 +160,13 @@ export class MergeService {
     input: MergeInput,
     signal: AbortSignal,
   ): Promise<Merged> {
-    const { journal, state, ids, disks } = this.#parts;
+    const { journal, state, ids } = this.#parts;
     const { taker, sizer } = this.#parts;
     if (into.state !== 'running' && into.state !== 'stopped') throw wrongState(into, 'merged into');
     const undoId = ids.next('snapshot');
-    await taker.copy(into.id, undoId, signal);
     let recorded = false;
     try {
+      await taker.copyAhead(into.id, undoId, signal);
       journal.step('merge.undo-taken');
       const plan = await this.#plan(into, baseId, undoId, theirsId, signal);
       const answer = { into: into.id, from: from.id, base_snapshot_id: baseId, ...viewOf(plan) };
@@ -200,7 +200,7 @@ export class MergeService {
       this.#finish(into, plan, intent);
       return { ...answer, applied: true, undo_snapshot_id: undoId };
     } finally {
-      if (!recorded) await disks.removeSnapshot(undoId);
+      if (!recorded) await taker.takeBack(into.id, undoId);
     }
   }
 

@@ -39,6 +39,18 @@ export class BtrfsEngine implements TreeEngine {
     return String(id);
   }
 
+  async move(directory: string, target: string): Promise<void> {
+    try {
+      await this.#server.call('rename', directory, target);
+    } catch (error) {
+      if (!hasErrno(error, 'EROFS')) throw error;
+      // A read-only subvolume cannot change its directory.
+      await this.#server.call('subvolume-access', directory, 'rw');
+      await this.#server.call('rename', directory, target);
+      await this.#server.call('subvolume-access', target, 'ro');
+    }
+  }
+
   async remove(directory: string): Promise<void> {
     try {
       await this.#server.call('subvolume-delete', directory);

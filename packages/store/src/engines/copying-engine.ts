@@ -38,6 +38,10 @@ export class CopyingEngine implements TreeEngine {
     await this.#server.until(signal).call('copy', source, target, this.#mode);
   }
 
+  async move(directory: string, target: string): Promise<void> {
+    await this.#server.call('rename', directory, target);
+  }
+
   async remove(directory: string): Promise<void> {
     await this.#server.call('remove', dirname(directory), basename(directory));
   }

@@ -52,6 +52,8 @@ export interface TreeEngine {
    * identity of the clone where there is a counter.
    */
   clone(source: string, target: string, options: CloneOptions): Promise<string | undefined>;
+  /** To another place of the same filesystem, where nothing is; one that nobody can change stays so. */
+  move(directory: string, target: string): Promise<void>;
   /** Absent is fine. */
   remove(directory: string): Promise<void>;
   /** Measured file by file: what it takes grows with the tree. */

@@ -82,7 +82,7 @@ export class GvisorDriver implements Driver {
           cpuFeatures: cpuFeatures(),
         }),
         findings: platform.passedOver.map((message) => ({
-          severity: 'warning' as const,
+          severity: 'info' as const,
           message: `a faster platform of gVisor does not work here: ${message}`,
           fix: 'Nothing needs to be done; update runsc or the kernel to have it.',
         })),
