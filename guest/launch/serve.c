@@ -278,24 +278,28 @@ static void handle(const struct message *request) {
   else answer(sequence, NULL, "unknown verb");
 }
 
+/* What the daemon has sent that is no whole message yet. */
+static struct {
+  char bytes[4 + message_limit];
+  size_t filled;
+} heard;
+
 /* False at the end of the daemon's stream, or when it does not speak this protocol. */
 static bool hear_daemon(void) {
-  static char buffer[4 + message_limit];
-  static size_t filled;
   static struct message request;
-  ssize_t got = read(STDIN_FILENO, buffer + filled, sizeof buffer - filled);
+  ssize_t got = read(STDIN_FILENO, heard.bytes + heard.filled, sizeof heard.bytes - heard.filled);
   if (got < 0) return errno == EINTR || errno == EAGAIN;
   if (got == 0) return false;
-  filled += (size_t)got;
-  while (filled >= 4) {
-    const unsigned char *head = (const unsigned char *)buffer;
+  heard.filled += (size_t)got;
+  while (heard.filled >= 4) {
+    const unsigned char *head = (const unsigned char *)heard.bytes;
     size_t size = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
     if (size > message_limit) return false;
-    if (filled < 4 + size) break;
+    if (heard.filled < 4 + size) break;
     request.size = size;
-    memcpy(request.data, buffer + 4, size);
-    memmove(buffer, buffer + 4 + size, filled - 4 - size);
-    filled -= 4 + size;
+    memcpy(request.data, heard.bytes + 4, size);
+    memmove(heard.bytes, heard.bytes + 4 + size, heard.filled - 4 - size);
+    heard.filled -= 4 + size;
     if (!message_valid(&request)) return false;
     handle(&request);
   }

@@ -254,9 +254,11 @@ static void read_entry(const struct tar_header *header, const struct extensions 
                                       : (struct timespec){.tv_sec = parse_field(header->mtime, sizeof header->mtime)};
 }
 
+/* Of the entry that came last. */
+static struct extensions extensions;
+
 /* A layer may end without the blocks of zeros that close a tar: its digest says whether it is whole. */
 bool next_entry(struct entry *entry) {
-  static struct extensions extensions;
   must_take(NULL, content_left);
   must_take(NULL, padding_left);
   content_left = padding_left = 0;
