@@ -18,7 +18,7 @@ module.exports = {
         'The contract is what everybody shares. If it knew one side, the other side would depend on it too.',
       severity: 'error',
       from: { path: inside('protocol') },
-      to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli', 'testkit') },
+      to: { path: inside('store', 'runtime', 'gateway', 'daemon', 'sdk', 'cli', 'testkit') },
     },
     {
       name: 'store-and-runtime-do-not-know-each-other',
@@ -29,12 +29,20 @@ module.exports = {
       to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli'), pathNot: '^packages/$1/' },
     },
     {
+      name: 'the-gateway-knows-only-the-protocol',
+      comment:
+        'It is a process of its own that holds keys and outlives the daemon: it shares no code with what sandboxes reach.',
+      severity: 'error',
+      from: { path: inside('gateway') },
+      to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli') },
+    },
+    {
       name: 'clients-speak-only-the-protocol',
       comment:
         'The SDK and the CLI may run on another machine than the daemon: they reach it through the API and never through its code.',
       severity: 'error',
       from: { path: inside('sdk', 'cli') },
-      to: { path: inside('daemon', 'runtime') },
+      to: { path: inside('daemon', 'runtime', 'gateway') },
     },
     {
       name: 'sdk-is-small',

@@ -12,6 +12,7 @@ const violations: Readonly<Record<string, readonly [from: string, to: string]>> 
   'no-cycles': ['store/src/ring-a.ts', 'store/src/ring-b.ts'],
   'protocol-imports-nothing-of-ours': ['protocol/src/a.ts', 'sdk/src/index.ts'],
   'store-and-runtime-do-not-know-each-other': ['store/src/b.ts', 'runtime/src/index.ts'],
+  'the-gateway-knows-only-the-protocol': ['gateway/src/a.ts', 'runtime/src/index.ts'],
   'clients-speak-only-the-protocol': ['cli/src/a.ts', 'runtime/src/index.ts'],
   'sdk-is-small': ['sdk/src/a.ts', 'store/src/index.ts'],
   'only-workspace-commands-use-the-store': ['cli/src/b.ts', 'store/src/index.ts'],

@@ -1,0 +1,17 @@
+// Budgets
+export { Budgets } from './budgets/budgets.ts';
+// Ledger
+export { type Beginning, Ledger, type Outcome, type Settlement } from './ledger/ledger.ts';
+export { type LedgerDatabase, openLedgerFile } from './ledger/open-ledger-file.ts';
+// Models
+export type { Caller } from './models/caller.ts';
+export type { DialectName } from './models/dialect.ts';
+export type { ModelEvent } from './models/events.ts';
+export { type GatewayLimits, type GatewayParts, ModelGateway } from './models/model-gateway.ts';
+export { type ModelsConfig, modelsConfigSchema, type Upstream, Upstreams } from './models/upstreams.ts';
+export type { Usage } from './models/usage.ts';
+// Prices
+export { type PriceFile, Prices, priceFileSchema } from './prices/prices.ts';
+// Recordings
+export { type Script, scriptSchema } from './recordings/scripted/script.ts';
+export { type Heard, ScriptedUpstream } from './recordings/scripted/scripted-upstream.ts';

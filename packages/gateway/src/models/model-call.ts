@@ -1,0 +1,335 @@
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CoppiceError } from '@coppice/protocol';
+import type { Budgets } from '../budgets/budgets.ts';
+import type { Ledger, Outcome } from '../ledger/ledger.ts';
+import type { Prices } from '../prices/prices.ts';
+import { AnswerReader } from './answer-reader.ts';
+import type { Caller } from './caller.ts';
+import type { Asked, Changes, Dialect, ModelRequest, RequestFields } from './dialect.ts';
+import { applyEdits } from './dialects/fields.ts';
+import { EventFilter } from './event-filter.ts';
+import type { ModelEvent } from './events.ts';
+import type { RunHabits } from './habits.ts';
+import { toClient, toUpstream } from './headers.ts';
+import { type RelayEnd, relay } from './relay.ts';
+import { sendError } from './send-error.ts';
+import { NoAnswer, type UpstreamConnections } from './upstream-request.ts';
+import type { Choice, Upstream, Upstreams } from './upstreams.ts';
+import { noUsage, type Usage } from './usage.ts';
+
+export interface CallParts {
+  readonly ledger: Ledger;
+  readonly budgets: Budgets;
+  readonly prices: Prices;
+  readonly upstreams: Upstreams;
+  readonly connections: UpstreamConnections;
+  readonly habits: RunHabits;
+  keyOf(secretName: string): Promise<string>;
+  emit(event: ModelEvent): void;
+  now(): number;
+}
+
+export interface CallQuestion {
+  readonly dialect: Dialect;
+  readonly asked: Asked;
+  readonly caller: Caller;
+  /** Path and query, without a key. */
+  readonly path: string;
+  readonly body: Buffer;
+  readonly fields: RequestFields;
+  readonly request: ModelRequest;
+}
+
+/** What one try came to: it answered the client, or the next one may be tried. */
+type Try = { readonly done: true } | { readonly done: false; readonly waitMs: number; readonly why: string };
+
+const mayBeTriedAgain = new Set([408, 409, 429, 500, 502, 503, 504, 529]);
+
+/** One call of a client, from the choice of an upstream to the last byte of its answer. */
+export class ModelCall {
+  readonly #parts: CallParts;
+  readonly #question: CallQuestion;
+  readonly #incoming: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #gone = new AbortController();
+  readonly #id = `call_${randomBytes(12).toString('hex')}`;
+  #attempts = 0;
+
+  constructor(parts: CallParts, question: CallQuestion, incoming: IncomingMessage, response: ServerResponse) {
+    this.#parts = parts;
+    this.#question = question;
+    this.#incoming = incoming;
+    this.#response = response;
+  }
+
+  async run(): Promise<void> {
+    const { dialect, request, caller } = this.#question;
+    const choice = this.#parts.upstreams.choose(dialect.name, request.model, caller);
+    const leave = (): void => this.#gone.abort();
+    this.#response.once('close', leave);
+    try {
+      await this.#tryAll(choice);
+    } finally {
+      this.#response.off('close', leave);
+    }
+  }
+
+  async #tryAll(choice: Choice): Promise<void> {
+    let why = '';
+    for (const [index, upstream] of choice.upstreams.entries()) {
+      const isLastUpstream = index === choice.upstreams.length - 1;
+      for (let retry = 0; retry <= upstream.retries; retry += 1) {
+        const outcome = await this.#try(choice.model, upstream, isLastUpstream && retry === upstream.retries);
+        if (outcome.done || this.#gone.signal.aborted) return;
+        why = outcome.why;
+        // Where another upstream is left, it is quicker than a long wait.
+        if (!isLastUpstream && outcome.waitMs > 1_000) break;
+        if (retry < upstream.retries && !(await this.#wait(outcome.waitMs))) return;
+      }
+    }
+    sendError(this.#question.dialect, this.#response, 'upstream', why);
+  }
+
+  async #try(model: string, upstream: Upstream, isLast: boolean): Promise<Try> {
+    const { dialect, request, fields, body, path } = this.#question;
+    const { parts, key } = { parts: this.#parts, key: await this.#key(upstream) };
+    const changes: Changes = model === request.model ? {} : { model };
+    const bytes = applyEdits(body, dialect.edits(fields, request, changes));
+    const url = parts.upstreams.baseUrl(upstream) + dialect.path(path, changes);
+    const attempt = this.#begin(model, upstream, bytes.length);
+    let answer: IncomingMessage;
+    try {
+      answer = await parts.connections.send({
+        url,
+        headers: toUpstream(this.#incoming, key, bytes.length),
+        body: bytes,
+        firstByteTimeoutMs: upstream.first_byte_timeout_s * 1_000,
+        signal: this.#gone.signal,
+      });
+    } catch (error) {
+      if (!(error instanceof NoAnswer)) throw error;
+      return this.#noAnswer(attempt, upstream, error);
+    }
+    const firstByteMs = attempt.elapsedMs();
+    if (attempt.id !== undefined)
+      parts.emit({ type: 'model.first_byte', ...attempt.about, afterMs: firstByteMs });
+    const status = answer.statusCode ?? 502;
+    if (status < 200 || status > 299) return this.#failed(attempt, upstream, answer, isLast);
+
+    const reader = new AnswerReader(dialect, String(answer.headers['content-type'] ?? ''));
+    const isAdded = dialect.isAddedEvent?.(request, fields);
+    this.#response.writeHead(status, toClient(answer, this.#id));
+    this.#response.flushHeaders();
+    const end = await relay(answer, this.#response, {
+      reader,
+      filter: isAdded === undefined ? undefined : new EventFilter(isAdded),
+      stallTimeoutMs: upstream.stall_timeout_s * 1_000,
+    });
+    this.#settleAnswer(attempt, reader, end, { status, firstByteMs, requestBytes: bytes.length });
+    if (end === 'whole') this.#response.end();
+    else this.#response.destroy();
+    return { done: true };
+  }
+
+  async #key(upstream: Upstream): Promise<Readonly<Record<string, string>>> {
+    if (upstream.secret === undefined) return {};
+    return this.#question.dialect.keyHeaders(await this.#parts.keyOf(upstream.secret));
+  }
+
+  #begin(model: string, upstream: Upstream, requestBytes: number): Attempt {
+    const { caller, dialect, request } = this.#question;
+    const { habits, prices, ledger, upstreams, emit } = this.#parts;
+    const about = { call: this.#id, caller, model, upstream: upstream.name };
+    const began = performance.now();
+    const elapsedMs = (): number => Math.round(performance.now() - began);
+    const vendor = upstreams.vendor(upstream);
+    if (this.#question.asked.purpose === 'count')
+      return { id: undefined, about, vendor, inputEstimate: 0, elapsedMs };
+    this.#attempts += 1;
+    const usage = {
+      ...noUsage,
+      input: habits.inputEstimate(caller, requestBytes),
+      output: Math.min(habits.usualOutput(caller), request.maxOutput ?? Number.POSITIVE_INFINITY),
+    };
+    const atMs = this.#parts.now();
+    const price = prices.price({ model, vendor, usage, atMs });
+    if (price === undefined && prices.unknown === 'refuse')
+      throw new CoppiceError('forbidden', `the price of the model ${model} is not known`, {
+        hint: 'Add it to the file of prices, or count tokens alone for such models.',
+      });
+    const id = ledger.begin({
+      call: this.#id,
+      attempt: this.#attempts,
+      caller,
+      dialect: dialect.name,
+      modelAsked: request.model,
+      model,
+      upstream: upstream.name,
+      requestBytes,
+      inputEstimate: usage.input,
+      outputEstimate: usage.output,
+      costEstimate: price?.micros ?? null,
+      heldTokens: 0,
+      heldMicros: 0,
+      priceVersion: price?.version ?? 'none',
+    });
+    emit({ type: 'model.request', dialect: dialect.name, ...about });
+    return { id, about, vendor, inputEstimate: usage.input, elapsedMs };
+  }
+
+  #noAnswer(attempt: Attempt, upstream: Upstream, error: NoAnswer): Try {
+    const wasCancelled = this.#gone.signal.aborted;
+    this.#settle(attempt, {
+      // What was sent may have been billed; what never arrived was not.
+      usage: error.isUnsent ? noUsage : { ...noUsage, input: attempt.inputEstimate },
+      estimated: !error.isUnsent,
+      outcome: wasCancelled ? 'cancelled' : error.isUnsent ? 'unreachable' : 'cut',
+      modelServed: attempt.about.model,
+      firstByteMs: null,
+      status: null,
+    });
+    return {
+      done: false,
+      waitMs: 250,
+      why: `the upstream ${upstream.name} does not answer: ${error.message}`,
+    };
+  }
+
+  /** An error of the upstream: tried again where that makes sense, else passed on as it is. */
+  async #failed(
+    attempt: Attempt,
+    upstream: Upstream,
+    answer: IncomingMessage,
+    isLast: boolean,
+  ): Promise<Try> {
+    const status = answer.statusCode ?? 502;
+    this.#settle(attempt, {
+      usage: noUsage,
+      estimated: false,
+      outcome: 'failed',
+      modelServed: attempt.about.model,
+      firstByteMs: attempt.elapsedMs(),
+      status,
+    });
+    const waitMs = retryAfterMs(answer, this.#parts.now());
+    if (mayBeTriedAgain.has(status) && !isLast && waitMs <= upstream.max_retry_wait_s * 1_000) {
+      answer.resume();
+      return { done: false, waitMs, why: `the upstream ${upstream.name} answers with status ${status}` };
+    }
+    // What an upstream says about the key is not for the sandbox, which has none.
+    if (status === 401 || status === 403 || status < 400) {
+      answer.destroy();
+      const why =
+        status < 400
+          ? `the upstream ${upstream.name} answers with status ${status}`
+          : `the upstream ${upstream.name} refuses the key of the gateway (status ${status})`;
+      sendError(this.#question.dialect, this.#response, status < 400 ? 'upstream' : 'forbidden', why);
+      return { done: true };
+    }
+    this.#response.writeHead(status, toClient(answer, this.#id));
+    const end = await relay(answer, this.#response, {
+      reader: new AnswerReader(this.#question.dialect, ''),
+      filter: undefined,
+      stallTimeoutMs: upstream.stall_timeout_s * 1_000,
+    });
+    if (end === 'whole') this.#response.end();
+    else this.#response.destroy();
+    return { done: true };
+  }
+
+  #settleAnswer(
+    attempt: Attempt,
+    reader: AnswerReader,
+    end: RelayEnd,
+    facts: { readonly status: number; readonly firstByteMs: number; readonly requestBytes: number },
+  ): void {
+    const { caller } = this.#question;
+    const { habits } = this.#parts;
+    const isKnown = reader.isFinal;
+    const reported: Usage = { ...noUsage, ...reader.usage };
+    if (isKnown && attempt.id !== undefined)
+      habits.learn(caller, facts.requestBytes, reported, reader.textBytes);
+    const usage: Usage = isKnown
+      ? reported
+      : {
+          ...reported,
+          input: reader.usage.input ?? attempt.inputEstimate,
+          output: Math.max(reported.output, habits.outputEstimate(caller, reader.textBytes)),
+        };
+    this.#settle(attempt, {
+      usage,
+      estimated: !isKnown,
+      outcome: end === 'whole' ? 'complete' : end,
+      modelServed: reader.model ?? attempt.about.model,
+      firstByteMs: facts.firstByteMs,
+      status: facts.status,
+    });
+  }
+
+  #settle(
+    attempt: Attempt,
+    what: {
+      readonly usage: Usage;
+      readonly estimated: boolean;
+      readonly outcome: Outcome;
+      readonly modelServed: string;
+      readonly firstByteMs: number | null;
+      readonly status: number | null;
+    },
+  ): void {
+    if (attempt.id === undefined) return;
+    const { prices, ledger, emit } = this.#parts;
+    const question = { vendor: attempt.vendor, usage: what.usage, atMs: this.#parts.now() };
+    // The name that the upstream answers with may be one that nobody knows; then the one asked for counts.
+    const price =
+      prices.price({ ...question, model: what.modelServed }) ??
+      prices.price({ ...question, model: attempt.about.model });
+    const costMicros = price?.micros ?? null;
+    ledger.settle(attempt.id, {
+      ...what,
+      priceVersion: price?.version ?? 'none',
+      costMicros,
+      durationMs: attempt.elapsedMs(),
+    });
+    const { usage, estimated, outcome } = what;
+    emit({ type: 'model.settled', ...attempt.about, outcome, usage, costMicros, estimated });
+  }
+
+  /** Says whether somebody still waits for the answer. */
+  async #wait(waitMs: number): Promise<boolean> {
+    try {
+      await delay(waitMs, undefined, { signal: this.#gone.signal });
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+interface Attempt {
+  /** In the ledger; undefined for what costs nothing. */
+  readonly id: number | undefined;
+  readonly about: {
+    readonly call: string;
+    readonly caller: Caller;
+    readonly model: string;
+    readonly upstream: string;
+  };
+  readonly vendor: string | undefined;
+  readonly inputEstimate: number;
+  elapsedMs(): number;
+}
+
+/** How long an upstream asks to wait: seconds or a date, or milliseconds as some vendors say it. */
+const retryAfterMs = (answer: IncomingMessage, nowMs: number): number => {
+  const ms = Number(answer.headers['retry-after-ms']);
+  if (Number.isFinite(ms) && ms >= 0) return ms;
+  const after = answer.headers['retry-after'];
+  if (after === undefined) return 500;
+  const seconds = Number(after);
+  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
+  const date = Date.parse(after);
+  return Number.isNaN(date) ? 500 : Math.max(0, date - nowMs);
+};
