@@ -1,5 +1,6 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readlinkSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -155,5 +156,20 @@ class BegunCommand {
 
   interrupt(): void {
     this.#child.kill('SIGINT');
+  }
+
+  /** Sends a signal once the command talks to the daemon; before that any signal ends it, as it does every program. */
+  async signal(signal: NodeJS.Signals): Promise<void> {
+    const descriptors = `/proc/${this.#child.pid}/fd`;
+    const isConnected = (): boolean =>
+      readdirSync(descriptors).some((name) => {
+        try {
+          return Number(name) > 2 && readlinkSync(join(descriptors, name)).startsWith('socket:');
+        } catch {
+          return false; // It was closed meanwhile.
+        }
+      });
+    await eventually('the command talks to the daemon', isConnected);
+    this.#child.kill(signal);
   }
 }

@@ -20,9 +20,13 @@ export interface CommonOptions {
 /** What every command works with. */
 export class Cli {
   readonly io: Io;
-  /** Fires on Ctrl-C, so that a command ends what it began. */
+  /** Fires on SIGINT, SIGTERM and SIGHUP, so that a command ends what it began. Its reason is an Interruption. */
   readonly signal: AbortSignal;
   exitCode = 0;
+  /** How long a command may take to end after a signal. Then it ends all the same, whatever the daemon does. */
+  graceMs = 5_000;
+  /** What to say if it could not clean up in that time. */
+  leftBehind: string | undefined;
   #out: Output;
   #isConfigured = false;
   #givenHome: string | undefined;

@@ -1,6 +1,6 @@
-import { errorKinds } from '@coppice/protocol/errors';
 import { Cli } from './cli.ts';
 import { asInterrupted, describeError } from './failure.ts';
+import { Interruption, onInterruption } from './interruption.ts';
 import { runProgram } from './program.ts';
 
 /** The whole of one call of the command: what it prints, and the exit code it leaves. */
@@ -8,8 +8,14 @@ export const main = async (argv: readonly string[]): Promise<void> => {
   const interrupted = new AbortController();
   const cli = new Cli(process, interrupted.signal);
 
-  process.once('SIGINT', () => interrupted.abort());
-  process.once('SIGTERM', () => interrupted.abort());
+  const leave = ({ exitCode }: Interruption): never => {
+    if (cli.leftBehind !== undefined) process.stderr.write(`${cli.leftBehind}\n`);
+    process.exit(exitCode);
+  };
+  onInterruption((interruption) => {
+    setTimeout(() => leave(interruption), cli.graceMs).unref();
+    interrupted.abort(interruption);
+  }, leave);
   // A reader that went away (`coppice ls | head -1`) is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(cli.exitCode);
@@ -31,7 +37,7 @@ export const main = async (argv: readonly string[]): Promise<void> => {
         ? `${JSON.stringify(json)}\n`
         : `${text}\n`,
     );
-    process.exitCode = interrupted.signal.aborted ? errorKinds.cancelled.exitCode : exitCode;
+    process.exitCode = Interruption.of(interrupted.signal)?.exitCode ?? exitCode;
   } finally {
     cli.close();
     // Input that nobody ends must not keep a finished command alive.

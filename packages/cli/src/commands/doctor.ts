@@ -62,6 +62,7 @@ export const define: DefineCommand = (program, cli) => {
   );
   command.action(async () => {
     const reachable = isRemote(cli) || (await findRunningDaemon(cli.home)) !== undefined;
+    cli.signal.throwIfAborted();
     const doctor = reachable ? await cli.coppice.doctor({ signal: cli.signal }) : withoutDaemon(cli);
     cli.exitCode = exitCodes[verdictOf(doctor)];
     cli.out.result(doctor, () => text(cli, doctor));

@@ -1,4 +1,5 @@
 import { parseWhole } from '../args/number.ts';
+import { Interruption } from '../interruption.ts';
 import { formatCommand, printableName } from '../ui/format.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
@@ -42,5 +43,7 @@ export const define: DefineCommand = (program, cli) => {
       for await (const event of cli.coppice.events.stream(filter)) {
         cli.io.stdout.write(`${cli.out.isJson ? JSON.stringify(event) : line(event)}\n`);
       }
+      // The stream ends quietly when the signal fires.
+      cli.exitCode = Interruption.of(cli.signal)?.exitCode ?? 0;
     });
 };

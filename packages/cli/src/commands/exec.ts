@@ -7,6 +7,7 @@ import {
   processFields,
 } from '../args/process-options.ts';
 import { exitCodeOf } from '../exit-code.ts';
+import { Interruption } from '../interruption.ts';
 import { runCommand } from '../process/run-command.ts';
 import { terminalSize, useTerminal } from '../process/use-terminal.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
@@ -55,8 +56,18 @@ export const define: DefineCommand = (program, cli) => {
             hint: 'Leave out --tty or --timeout.',
           });
         }
-        const terminal = await sandbox.terminals.open({ command, ...terminalSize(cli.io.stdout), ...fields });
-        cli.exitCode = await useTerminal(cli, sandbox, terminal.id);
+        const { id } = await sandbox.terminals.open({
+          command,
+          ...terminalSize(cli.io.stdout),
+          ...fields,
+          signal: cli.signal,
+        });
+        try {
+          cli.exitCode = await useTerminal(cli, sandbox, id);
+        } finally {
+          const interruption = Interruption.of(cli.signal);
+          if (interruption !== undefined) await sandbox.terminals.kill(id, interruption.number);
+        }
       } else if (cli.out.isJson) {
         const result = await sandbox.exec(command, { ...fields, signal: cli.signal });
         cli.out.result(result, () => '');

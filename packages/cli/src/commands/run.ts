@@ -56,9 +56,11 @@ export const define: DefineCommand = (program, cli) => {
       const sandbox = await cli.out.during('creating', () =>
         cli.coppice.sandboxes.create({ ...createBody(options.name, options), signal: cli.signal }),
       );
+      if (!options.keep)
+        cli.leftBehind = `${sandbox.name} is still there; remove it: coppice rm ${sandbox.name}`;
       try {
         if (cli.out.isJson) {
-          const result = await sandbox.exec(command, fields);
+          const result = await sandbox.exec(command, { ...fields, signal: cli.signal });
           cli.out.result({ sandbox_id: sandbox.id, ...result }, () => '');
           cli.exitCode = exitCodeOf(result);
         } else {

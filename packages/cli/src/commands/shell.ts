@@ -40,6 +40,7 @@ export const define: DefineCommand = (program, cli) => {
             ...(words.length === 0 ? {} : { command: commandLine(words) }),
             ...terminalSize(cli.io.stdout),
             ...fields,
+            signal: cli.signal,
           })
         ).id;
       cli.exitCode = await useTerminal(cli, sandbox, opened);

@@ -74,6 +74,8 @@ const stayInFront = async (cli: Cli, options: readonly string[]): Promise<void> 
   const stop = (): void => {
     child.kill('SIGTERM');
   };
+  // A daemon that stops finishes what it has begun.
+  cli.graceMs = 60_000;
   const exited = once(child, 'exit');
   cli.signal.addEventListener('abort', stop, { once: true });
   const running = await untilAnswers(child, cli.home, () => said.join('\n'), cli.signal);

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { constants } from 'node:os';
-import type { Sandbox } from '@coppice/sdk';
+import type { ProcessStream, Sandbox } from '@coppice/sdk';
 import type { Cli } from '../cli.ts';
 import { exitCodeOf } from '../exit-code.ts';
+import { Interruption } from '../interruption.ts';
 
 interface RunOptions {
   readonly user?: string;
@@ -11,7 +11,7 @@ interface RunOptions {
   readonly timeout_ms?: number;
 }
 
-/** Runs a command with the input and output of this one; returns the exit code. Ctrl-C reaches the command. */
+/** Runs a command with the input and output of this one; returns the exit code. A signal that this process gets is passed on. */
 export const runCommand = async (
   cli: Cli,
   sandbox: Sandbox,
@@ -19,9 +19,9 @@ export const runCommand = async (
   options: RunOptions,
   withInput: boolean,
 ): Promise<number> => {
-  const process = await sandbox.execStream(command, options);
+  const process = await startCommand(cli, sandbox, command, options);
   const interrupt = (): void => {
-    process.kill(constants.signals.SIGINT).catch(() => undefined);
+    process.kill(Interruption.of(cli.signal)?.number).catch(() => undefined);
   };
   cli.signal.addEventListener('abort', interrupt, { once: true });
   const feed = async (): Promise<void> => {
@@ -41,5 +41,23 @@ export const runCommand = async (
   } finally {
     cli.signal.removeEventListener('abort', interrupt);
     process.close();
+  }
+};
+
+/** Gives up on a signal while the connection is opened. After that the connection has to stay, to pass the signal on. */
+const startCommand = async (
+  cli: Cli,
+  sandbox: Sandbox,
+  command: string | string[],
+  options: RunOptions,
+): Promise<ProcessStream> => {
+  cli.signal.throwIfAborted();
+  const opening = new AbortController();
+  const giveUp = (): void => opening.abort(cli.signal.reason);
+  cli.signal.addEventListener('abort', giveUp, { once: true });
+  try {
+    return await sandbox.execStream(command, { ...options, signal: opening.signal });
+  } finally {
+    cli.signal.removeEventListener('abort', giveUp);
   }
 };

@@ -10,7 +10,7 @@ export const detachKeyName = 'Ctrl-]';
 /** Joins this terminal with one of a sandbox until its program ends or the detach key is typed; returns the exit code. */
 export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number): Promise<number> => {
   const { stdin, stdout } = cli.io;
-  const session = await sandbox.terminals.attach(terminal);
+  const session = await sandbox.terminals.attach(terminal, { signal: cli.signal });
   let detached = false;
   const type = (chunk: Buffer): void => {
     const at = chunk.indexOf(detachKey);
