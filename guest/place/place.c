@@ -28,8 +28,39 @@ static int open_beneath(int root, const char *name, uint64_t flags, uint64_t res
   return fd;
 }
 
+static bool path_of(int fd, char *path) {
+  char link[32];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t length = readlink(link, path, PATH_MAX - 1);
+  path[length < 0 ? 0 : length] = '\0';
+  return length > 0;
+}
+
+/* Whether a mount there would hide the root, or what is mounted on another place. */
+static bool hides_others(int root, int fd, const char *name) {
+  static const char *const others[] = {"proc", "sys", "dev", "run", "tmp", "workspace"};
+  char top[PATH_MAX], path[PATH_MAX];
+  if (!path_of(root, top) || !path_of(fd, path)) return true;
+  size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);
+  if (strncmp(path, top, length) != 0 || path[length] != '/' || path[length + 1] == 0) return true;
+  const char *first = path + length + 1;
+  size_t first_length = strcspn(first, "/");
+  for (size_t index = 0; index < sizeof others / sizeof *others; index++)
+    if (strlen(others[index]) == first_length && strncmp(first, others[index], first_length) == 0 && strcmp(others[index], name) != 0)
+      return true;
+  return false;
+}
+
+static int open_led_to(int root, const char *name) {
+  int fd = open_beneath(root, name, O_DIRECTORY, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+  if (fd < 0 || !hides_others(root, fd, name)) return fd;
+  close(fd);
+  errno = EINVAL;
+  return -1;
+}
+
 static int open_as(int root, const char *name, enum place_kind kind) {
-  if (kind == place_led_to) return open_beneath(root, name, O_DIRECTORY, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+  if (kind == place_led_to) return open_led_to(root, name);
   if (kind == place_directory) return open_beneath(root, name, O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
   int fd = open_beneath(root, name, O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
   struct stat found;

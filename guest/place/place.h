@@ -10,7 +10,7 @@
 enum place_kind {
   place_directory, /* a real directory */
   place_file,      /* a real file */
-  place_led_to,    /* a directory that a link may lead to, as the sandbox itself follows it: inside of its root */
+  place_led_to,    /* a directory that a link may lead to, as the sandbox follows it: inside its root, and to no other place */
 };
 
 /*

@@ -163,6 +163,19 @@ describe.each(drivers)('a root of the driver $name', ({ make, missing }) => {
     expect((await shellIn(guest, 'cat /run.set-aside')).stdout).toBe('in the way');
   });
 
+  test.each(['/', '/run', '/proc', '/dev', '/dev/shm', '/workspace', '/root/../..', '/tmp/x'])(
+    'whose /tmp leads to its own %s starts whole',
+    async (target) => {
+      const spec = bench.spec({ workspaceDir });
+      symlinkSync(target, join(spec.diskDir, 'upper/tmp'));
+      const { guest } = await bench.driver.start(spec);
+      const script =
+        'test -e /proc/self/status && test -w /dev/null && ls /bin/sh && echo x > /workspace/here && echo x > /dev/shm/x';
+      expect((await shellIn(guest, script)).stdout).toBe('/bin/sh\n');
+      expect(readdirSync(workspaceDir)).toEqual(['here']);
+    },
+  );
+
   test('that has no /tmp any more starts', async () => {
     const spec = bench.spec();
     // As an overlay notes that it was removed.

@@ -16,8 +16,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { ContainerDriver, type Guest } from '@coppice/runtime';
-import { DriverWorkbench, runIn, shellIn, tinyImage } from '@coppice/testkit';
+import { ContainerDriver, type Guest, type MachineSpec } from '@coppice/runtime';
+import { DriverWorkbench, eventually, runIn, shellIn, tinyImage } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeContainerDriver } from '../../packages/runtime/test/container/make-container-driver.ts';
 import { makeGvisorDriver } from '../../packages/runtime/test/gvisor/make-gvisor-driver.ts';
@@ -39,6 +39,7 @@ describe.each(cases)('a workspace of $whose in the driver $driver', ({ make, mis
   let probe: string;
   let bench: DriverWorkbench;
   let workspaceDir: string;
+  let spec: MachineSpec;
   let guest: Guest;
   beforeAll(async () => {
     scratch = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-owners-')));
@@ -54,7 +55,7 @@ describe.each(cases)('a workspace of $whose in the driver $driver', ({ make, mis
     for (const path of [workspaceDir, join(workspaceDir, 'existing')]) chownSync(path, owner.uid, owner.gid);
     chmodSync(workspaceDir, 0o755);
     bench = await DriverWorkbench.open(await tinyImage(), make);
-    const spec = bench.spec({ workspaceDir });
+    spec = bench.spec({ workspaceDir });
     mkdirSync(join(spec.diskDir, 'upper/root'));
     execFileSync('cp', [probe, join(spec.diskDir, 'upper/root/probe')]);
     guest = (await bench.driver.start(spec)).guest;
@@ -137,6 +138,17 @@ describe.each(cases)('a workspace of $whose in the driver $driver', ({ make, mis
     });
   });
 
+  test('stays so when the driver that started it is gone', async () => {
+    await bench.renewDriver();
+    const again = await bench.driver.adopt(spec);
+    const { stdout } = await shellIn(
+      again!.guest,
+      'cp /root/probe /root/set; cp /root/probe /workspace/set; chmod 6755 /root/set /workspace/set; stat -c %a /root/set /workspace/set',
+    );
+    expect(stdout).toBe('6755\n755\n');
+    expect(withSetId()).toBe('');
+  });
+
   test('keeps no set-id bit of its own on a file that root inside has written to', async () => {
     const tool = join(workspaceDir, 'trusted');
     writeFileSync(tool, 'the owner made this\n');
@@ -167,6 +179,36 @@ describe.each(cases)('a workspace of $whose in the driver $driver', ({ make, mis
     }
   });
 });
+
+test('a container whose guard of modes was killed gets no set-id modes at all, and goes on', async () => {
+  await using bench = await DriverWorkbench.open(await tinyImage(), makeContainerDriver);
+  const workspaceDir = join(bench.home, 'given');
+  mkdirSync(workspaceDir);
+  const spec = bench.spec({ workspaceDir });
+  const { guest } = await bench.driver.start(spec);
+  const processes = readdirSync('/proc').filter(
+    (pid) => /^\d+$/.test(pid) && readIfThere(`/proc/${pid}/cgroup`).includes(spec.id),
+  );
+  const guards = processes.filter((pid) => readIfThere(`/proc/${pid}/cmdline`).includes('coppice-launch'));
+  expect(guards).toHaveLength(1);
+  process.kill(Number(guards[0]), 'SIGKILL');
+  await eventually('it is gone', () => !existsSync(`/proc/${guards[0]}/exe`));
+  const { stdout, code } = await shellIn(
+    guest,
+    'cd /workspace; cp /bin/true a; chmod 755 a; stat -c %a a; chmod 4755 a',
+  );
+  expect({ stdout, code }).toEqual({ stdout: '755\n', code: 1 });
+  expect(statSync(join(workspaceDir, 'a')).mode & 0o7777).toBe(0o755);
+});
+
+const readIfThere = (path: string): string => {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    // The process ended between the list and the look.
+    return '';
+  }
+};
 
 const criuProgram = fileURLToPath(new URL('../../.tools/criu/criu', import.meta.url));
 const built = (name: string) => fileURLToPath(new URL(`../../guest/build/${name}`, import.meta.url));

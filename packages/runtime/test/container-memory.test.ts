@@ -12,6 +12,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DriverWorkbench, eventually, shellIn, skipFor, tinyImage } from '@coppice/testkit';
 import { describe, expect, test } from 'vitest';
+import { HomeCgroups } from '../src/cgroups/home-cgroups.ts';
+import { watchedPlaces } from '../src/drivers/container/watched-places.ts';
 import { ContainerDriver, type Machine, type MachineSpec } from '../src/index.ts';
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
@@ -145,4 +147,19 @@ describe('the memory of a container', skipFor(reason), () => {
     expect((await shellIn(again!.guest, 'echo still')).stdout).toBe('still\n');
     expect((await driver.adopt(spec))!.guest).toBe(again!.guest);
   });
+});
+
+test('CRIU is told to search real directories of the sandbox only, none that a link leads to', async () => {
+  await using bench = await DriverWorkbench.open(await tinyImage(), makeDriver);
+  const spec = bench.spec();
+  const { pid, guest } = await bench.driver.start(spec);
+  await shellIn(
+    guest,
+    'rm -rf /srv /opt /home; mkdir -p /var /app /home /root; ln -s /usr /srv; ln -s / /var/www; ln -s / /opt',
+  );
+  const stop = new AbortController();
+  await guest.watch('/home', { recursive: false, signal: stop.signal }).ready;
+  const { freezerDirectory } = new HomeCgroups(`coppice-${bench.homeKey}`).group(spec.id);
+  expect(watchedPlaces(pid, freezerDirectory)).toEqual(['/root', '/home', '/app', '/workspace', '/tmp']);
+  stop.abort();
 });

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Where programs keep what they watch, besides the directory that they work in. */
@@ -15,8 +15,17 @@ export const watchedPlaces = (init: number, cgroupDirectory: string): string[] =
   const watchers = pids.filter(watchesFiles);
   if (watchers.length === 0) return [];
   const places = [...watchers.map((pid) => linkOf(`/proc/${pid}/cwd`) ?? '/'), ...usual];
-  return [...new Set(places)].filter((place) => place !== '/' && existsSync(`/proc/${init}/root${place}`));
+  return [...new Set(places)].filter((place) => place !== '/' && isDirectoryOf(`/proc/${init}/root`, place));
 };
+
+/** A real directory, and no link on the way: CRIU runs on the host and would follow a link of the sandbox there. */
+function isDirectoryOf(root: string, place: string): boolean {
+  const parts = place.split('/').slice(1);
+  return parts.every((_, index) => {
+    const path = `${root}/${parts.slice(0, index + 1).join('/')}`;
+    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  });
+}
 
 function watchesFiles(pid: string): boolean {
   try {
