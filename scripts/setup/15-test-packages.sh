@@ -16,6 +16,8 @@ needs=(
   openssl:openssl       # a certificate for a daemon behind TLS
   skopeo:skopeo         # what others make of images, to compare with
   umoci:umoci
+  buildah:buildah       # always with runc: its chroot isolation isolates nothing
+  runc:runc
 )
 
 inputs() { :; }

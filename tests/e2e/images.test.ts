@@ -1,72 +1,37 @@
-import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { CoppiceError } from '@coppice/protocol';
 import {
   type LayerEntry,
   type LayoutImage,
   layerTar,
-  RunningDaemon,
+  type RunningDaemon,
   registryLogin,
   registryRefusal,
   skipFor,
   skopeoCopy,
   TestRegistry,
-  tinyImage,
   writeOciLayout,
 } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { entriesInside, entriesOf, failure, ImageBench, run } from './image-bench.ts';
 
-const run = promisify(execFile);
 const cli = join(import.meta.dirname, '../../packages/cli/src/main.ts');
 
-const failure = (work: Promise<unknown>): Promise<CoppiceError> =>
-  work.then(
-    () => Promise.reject(new Error('it should have failed')),
-    (error: unknown) => (error instanceof CoppiceError ? error : Promise.reject(error)),
-  );
-
 describe('images of a registry', skipFor(registryRefusal()), () => {
+  let bench: ImageBench;
   let registry: TestRegistry;
   let daemon: RunningDaemon;
   let directory: string;
-  /** A root filesystem with a shell, as the lowest layer. */
   let shell: Buffer;
 
   beforeAll(async () => {
-    [registry, daemon, directory] = await Promise.all([
-      TestRegistry.start(),
-      RunningDaemon.start({ image: false, config: { pull_missing_images: true } }),
-      mkdtemp(join(tmpdir(), 'coppice-e2e-images-')),
-    ]);
-    const { stdout } = await run('tar', ['-C', await tinyImage(), '--numeric-owner', '-cf', '-', '.'], {
-      encoding: 'buffer',
-      maxBuffer: 1 << 28,
-    });
-    shell = stdout;
+    bench = await ImageBench.open();
+    ({ registry, daemon, directory, shell } = bench);
   });
-  afterAll(async () => {
-    await daemon?.[Symbol.asyncDispose]();
-    await registry?.[Symbol.asyncDispose]();
-    await rm(directory, { recursive: true, force: true });
-  });
+  afterAll(() => bench?.[Symbol.asyncDispose]());
 
-  /** Puts an image into the registry; returns the name to pull it by. */
-  const put = async (
-    name: string,
-    image: Omit<LayoutImage, 'layers'> & { layers: readonly Buffer[] },
-  ): Promise<string> => {
-    const layout = join(directory, name.replace(/\W/g, '-'));
-    await rm(layout, { recursive: true, force: true });
-    await writeOciLayout(layout, 'x', image);
-    await skopeoCopy(`oci:${layout}:x`, `docker://${registry.host}/${name}`);
-    return `${registry.host}/${name}`;
-  };
-
-  const coppice = async (...argv: string[]): Promise<string> =>
-    (await run(process.execPath, [cli, '--home', daemon.home, ...argv])).stdout.trim();
+  const put = (name: string, image: LayoutImage): Promise<string> => bench.put(name, image);
+  const coppice = (...argv: string[]): Promise<string> => bench.coppice(...argv);
 
   test('a sandbox is made from one that is not here yet, and shows what other tools unpack, entry by entry', async () => {
     const oddities: LayerEntry[] = [
@@ -105,27 +70,7 @@ describe('images of a registry', skipFor(registryRefusal()), () => {
     const theirs = join(directory, 'bundle/rootfs');
     await using sandbox = await daemon.client.sandboxes.create({ image: name });
     expect(sandbox.info?.image).toBe(name);
-    const own = [
-      'dev',
-      'proc',
-      'sys',
-      'run',
-      'tmp',
-      'workspace',
-      'etc/hosts',
-      'etc/resolv.conf',
-      'etc/hostname',
-    ];
-    const list = (root: string): string =>
-      `cd ${root} && find . -xdev \\( ${own.map((path) => `-path ./${path}`).join(' -o ')} \\) -prune -o ` +
-      `\\( -type d -printf '%P d %m %U:%G\\n' \\) -o -printf '%P %y %m %U:%G %s %l %n %TY-%Tm-%Td %TT\\n' | sort`;
-    const [mine, other] = await Promise.all([
-      sandbox.exec(list('/'), { max_output_bytes: 1 << 26 }).then(({ stdout }) => stdout.split('\n')),
-      run('sh', ['-c', list(theirs)], { maxBuffer: 1 << 26 }).then(({ stdout }) => stdout.split('\n')),
-    ]);
-    // The owner of the root is that of the sandbox's own disk.
-    const comparable = (lines: string[]) => lines.filter((line) => !line.startsWith(' d '));
-    expect(comparable(mine)).toEqual(comparable(other));
+    expect(await entriesInside(sandbox)).toEqual(await entriesOf(theirs));
     expect((await sandbox.exec('ls /only/here /odd /home/u -a')).stdout).not.toContain('ghost');
   });
 

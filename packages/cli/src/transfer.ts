@@ -23,6 +23,48 @@ export async function* counted(source: AsyncIterable<Uint8Array>, count: (bytes:
   }
 }
 
+/** Under another name until it is whole. Who may read the file may read what was in the sandbox. */
+export const writeWhole = async (file: string, content: AsyncIterable<Uint8Array>): Promise<void> => {
+  const partial = `${file}.${process.pid}.part`;
+  try {
+    await pipeline(content, createWriteStream(partial, { flags: 'wx', mode: 0o600 }));
+    await rename(partial, file);
+  } catch (error) {
+    await rm(partial, { force: true });
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+      throw new CoppiceError('not_found', `the directory of ${file} does not exist`, {
+        hint: 'Make it first, or name another file with --output.',
+        cause: error,
+      });
+    }
+    throw error;
+  }
+};
+
+/** A file of this machine, or standard input. */
+export const openSource = async (
+  cli: Cli,
+  file: string,
+  otherwise: string,
+): Promise<{ stream: AsyncIterable<Uint8Array>; sizeBytes: number | undefined }> => {
+  if (file === '-') return { stream: cli.io.stdin as AsyncIterable<Uint8Array>, sizeBytes: undefined };
+  const found = await stat(file).catch((cause: NodeJS.ErrnoException) => {
+    throw new CoppiceError(
+      'not_found',
+      cause.code === 'ENOENT' ? `${file} does not exist` : `${file} cannot be read: ${cause.message}`,
+      {
+        hint: 'Check the path; nothing was imported.',
+        cause,
+      },
+    );
+  });
+  if (!found.isFile())
+    throw new CoppiceError('invalid_argument', `${file} is no file`, {
+      hint: otherwise,
+    });
+  return { stream: createReadStream(file) as AsyncIterable<Uint8Array>, sizeBytes: found.size };
+};
+
 const hostKind = async (path: string): Promise<'file' | 'directory' | undefined> => {
   try {
     return (await stat(path)).isDirectory() ? 'directory' : 'file';

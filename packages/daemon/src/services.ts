@@ -1,6 +1,7 @@
 import type {
   CreatedSandbox,
   CreateSandbox,
+  commitImageSchema,
   createdTokenSchema,
   createSnapshotSchema,
   createTokenSchema,
@@ -24,6 +25,7 @@ import type {
   mergeSchema,
   networkPatchSchema,
   PortForward,
+  PushEvent,
   prunedImagesSchema,
   registryLoginSchema,
   restoredSchema,
@@ -37,7 +39,7 @@ import type {
   updateSandboxSchema,
   updateSnapshotSchema,
 } from '@coppice/protocol';
-import type { LayerProgress } from '@coppice/runtime';
+import type { LayerProgress, PushProgress } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { Health } from './host/health-service.ts';
 import type { ExecService } from './inside/exec-service.ts';
@@ -58,6 +60,13 @@ export interface CallOptions {
 export interface PullOptions extends CallOptions {
   readonly onLayer?: (progress: LayerProgress) => void;
 }
+
+export interface PushOptions extends CallOptions {
+  readonly onLayer?: (progress: PushProgress) => void;
+}
+
+/** What a registry has now. */
+export type PushedImage = Omit<Extract<PushEvent, { type: 'pushed' }>, 'type'>;
 
 export interface Principal {
   readonly tokenId: string;
@@ -159,7 +168,14 @@ export interface Services {
     pull(name: string, options?: PullOptions): Promise<Image>;
     ensure(name: string, options?: PullOptions): Promise<Image>;
     prune(all: boolean): Promise<z.output<typeof prunedImagesSchema>>;
-    importTar(name: string, tar: AsyncIterable<Uint8Array>, options?: CallOptions): Promise<Image>;
+    importTar(
+      name: string | undefined,
+      tar: AsyncIterable<Uint8Array>,
+      options?: CallOptions,
+    ): Promise<Image>;
+    commit(input: z.output<typeof commitImageSchema>, options?: CallOptions): Promise<Image>;
+    push(ref: string, to: string | undefined, options?: PushOptions): Promise<PushedImage>;
+    export(ref: string): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }>;
     remove(ref: string): Promise<void>;
   };
   readonly registries: {

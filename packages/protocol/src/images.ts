@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { imageIdSchema, nameSchema } from './ids.ts';
+import { imageIdSchema, refSchema } from './ids.ts';
 
 /** An id or a name of an image. What is between the characters is judged where it is looked up. */
 export const imageRefSchema = z
@@ -39,7 +39,7 @@ export const imageSchema = z.object({
 export type Image = z.infer<typeof imageSchema>;
 
 export const makeImageSchema = z.strictObject({
-  name: nameSchema.or(z.string().regex(/^debian:[a-z]{2,20}$/)).optional(),
+  name: imageRefSchema.optional(),
   /** `host`, `debian:<suite>`, or the absolute path of a directory or archive on the daemon's machine. */
   source: z.union([
     z.literal('host'),
@@ -47,7 +47,42 @@ export const makeImageSchema = z.strictObject({
     z.string().startsWith('/', 'must be `host`, `debian:<suite>` or an absolute path').max(4096),
   ]),
 });
-export const importImageQuery = z.strictObject({ name: nameSchema });
+export const importImageQuery = z.strictObject({
+  /** Only an image as `docker save` or OCI tools write it may bring its own name. */
+  name: imageRefSchema.optional(),
+});
+
+export const commitImageSchema = z.strictObject({
+  /** A snapshot, or a sandbox as it is now. */
+  from: refSchema,
+  /** With a tag, as in `docker tag`. */
+  name: imageRefSchema,
+  /** Goes into the history of the image. */
+  comment: z.string().max(1000).optional(),
+});
+
+export const pushImageSchema = z.strictObject({
+  /** Where to, as in `docker push`; its own name where nothing is said. */
+  to: imageRefSchema.optional(),
+});
+
+/** Of type `layer`: how far one of its layers is. Of type `pushed`: what the registry has now, at the end. */
+export const pushEventSchema = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('layer'),
+    digest: z.string(),
+    state: z.enum(['waiting', 'uploading', 'present', 'mounted', 'done']),
+    done_bytes: z.number(),
+    total_bytes: z.number(),
+  }),
+  z.object({
+    type: z.literal('pushed'),
+    name: z.string(),
+    digest: z.string(),
+    uploaded_bytes: z.number(),
+  }),
+]);
+export type PushEvent = z.infer<typeof pushEventSchema>;
 
 /** As in `docker pull`: `python:3.12-slim`, `ghcr.io/org/app@sha256:…`. */
 export const pullImageSchema = z.strictObject({

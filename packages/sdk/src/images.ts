@@ -1,4 +1,4 @@
-import type { Image, PullEvent, RouteBody, RouteResult } from '@coppice/protocol';
+import type { Image, PullEvent, PushEvent, RouteBody, RouteResult } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { UploadBody } from './connection/transport.ts';
@@ -10,6 +10,14 @@ interface PullOptions extends CallOptions {
   readonly ifMissing?: boolean;
   /** How far each layer is. */
   readonly onLayer?: (layer: LayerEvent) => void;
+}
+
+type PushedImage = Extract<PushEvent, { type: 'pushed' }>;
+
+interface PushOptions extends CallOptions {
+  /** Where to, as in `docker push`. */
+  readonly to?: string;
+  readonly onLayer?: (layer: Extract<PushEvent, { type: 'layer' }>) => void;
 }
 
 export class Images {
@@ -71,18 +79,42 @@ export class Images {
     return this.#caller.call('makeImage', { body, signal });
   }
 
-  /** From a tar: plain, gzip or zstd. */
+  /**
+   * From a tar, plain, gzip or zstd: a root filesystem, or an image as `docker save` and OCI tools write it. Only the latter may
+   * bring its own name.
+   */
   import(
-    name: string,
+    name: string | undefined,
     archive: UploadBody,
     { sizeBytes, signal }: { readonly sizeBytes?: number } & CallOptions = {},
   ): Promise<Image> {
     return this.#caller.call('importImage', {
-      query: { name },
+      query: name === undefined ? {} : { name },
       upload: archive,
       uploadBytes: sizeBytes,
       signal,
     });
+  }
+
+  /** Of a snapshot, or of a sandbox as it is now: its files on top of those of its image. */
+  commit({ signal, ...body }: RouteBody<'commitImage'> & CallOptions): Promise<Image> {
+    return this.#caller.call('commitImage', { body, signal });
+  }
+
+  /** To a registry, under its own name or another. What the registry has already is not sent. */
+  async push(image: string, { to, signal, onLayer }: PushOptions = {}): Promise<PushedImage> {
+    const options = { params: { image }, body: to === undefined ? {} : { to }, signal };
+    for await (const { data } of this.#caller.events('pushImage', options)) {
+      const event = JSON.parse(data) as PushEvent;
+      if (event.type === 'pushed') return event;
+      onLayer?.(event);
+    }
+    throw new CoppiceError('unavailable', `the daemon went away while it pushed ${image}`);
+  }
+
+  /** As one tar that docker, podman and OCI tools read, and `import`. */
+  export(image: string, { signal }: CallOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
+    return this.#caller.bytes('exportImage', { params: { image }, signal });
   }
 
   async remove(image: string, { signal }: CallOptions = {}): Promise<void> {

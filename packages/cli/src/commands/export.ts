@@ -1,9 +1,6 @@
-import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
-import { CoppiceError } from '@coppice/protocol/errors';
 import type { Cli } from '../cli.ts';
-import { counted } from '../transfer.ts';
+import { counted, writeWhole } from '../transfer.ts';
 import { formatBytes } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
@@ -13,24 +10,6 @@ interface Options {
   readonly image: boolean;
   readonly withEnv?: boolean;
 }
-
-/** Under another name until it is whole. Who may read the file may read what was in the sandbox. */
-const writeWhole = async (file: string, content: AsyncIterable<Uint8Array>): Promise<void> => {
-  const partial = `${file}.${process.pid}.part`;
-  try {
-    await pipeline(content, createWriteStream(partial, { flags: 'wx', mode: 0o600 }));
-    await rename(partial, file);
-  } catch (error) {
-    await rm(partial, { force: true });
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
-      throw new CoppiceError('not_found', `the directory of ${file} does not exist`, {
-        hint: 'Make it first, or name another file with --output.',
-        cause: error,
-      });
-    }
-    throw error;
-  }
-};
 
 const exportTo = async (cli: Cli, snapshot: string, file: string, options: Options): Promise<number> =>
   cli.out.during(`exporting ${snapshot}`, async (progress) => {

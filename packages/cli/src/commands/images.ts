@@ -1,11 +1,12 @@
-import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import type { Image } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Cli } from '../cli.ts';
-import { pullImage } from '../image-pull.ts';
+import { LayerSums, pullImage } from '../image-pull.ts';
 import { readPassword } from '../read-password.ts';
+import { counted, openSource, writeWhole } from '../transfer.ts';
 import { formatAge, formatBytes } from '../ui/format.ts';
 import { facts, table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
@@ -29,23 +30,52 @@ const listImages = async (cli: Cli): Promise<void> => {
 };
 
 /** A directory is read by the daemon; an archive is sent to it. */
-const importImage = async (cli: Cli, path: string, name: string): Promise<Image> => {
-  const { size: total, ...found } = await stat(path);
+const importImage = async (cli: Cli, path: string, name: string | undefined): Promise<Image> => {
   const { signal } = cli;
-  if ((found.mode & 0o170000) === 0o040000) {
+  if (path !== '-' && (await stat(path).catch(() => undefined))?.isDirectory())
     return cli.out.during(`importing ${path}`, () =>
       cli.coppice.images.make({ name, source: resolve(path), signal }),
     );
-  }
+  const { stream, sizeBytes } = await openSource(
+    cli,
+    path,
+    'Name a directory, an archive, or - for standard input.',
+  );
+  const size = sizeBytes === undefined ? {} : { sizeBytes };
   return cli.out.during(`importing ${path}`, (progress) => {
-    let done = 0;
-    const archive = createReadStream(path).on('data', (chunk) => {
-      done += chunk.length;
-      progress.update({ done, total });
-    });
-    return cli.coppice.images.import(name, archive, { sizeBytes: total, signal });
+    const archive = counted(stream, (done) =>
+      progress.update({ done, ...(sizeBytes === undefined ? {} : { total: sizeBytes }) }),
+    );
+    return cli.coppice.images.import(name, archive, { ...size, signal });
   });
 };
+
+const exportImage = async (cli: Cli, ref: string, output: string | undefined): Promise<void> => {
+  const image = await cli.coppice.images.get(ref, { signal: cli.signal });
+  const file = output ?? `${image.name.replace(/[^A-Za-z0-9.-]+/g, '-')}.tar`;
+  const bytes = await cli.out.during(`exporting ${image.name}`, async (progress) => {
+    let written = 0;
+    const content = counted(cli.coppice.images.export(image.id, { signal: cli.signal }), (done) => {
+      written = done;
+      progress.update({ done });
+    });
+    if (file === '-') await pipeline(content, cli.io.stdout, { end: false });
+    else await writeWhole(file, content);
+    return written;
+  });
+  if (file !== '-')
+    cli.out.result({ file, bytes, image_id: image.id }, () => `wrote ${file}, ${formatBytes(bytes)}`);
+};
+
+const pushImage = (cli: Cli, ref: string, to: string | undefined) =>
+  cli.out.during(`pushing ${to ?? ref}`, (progress) => {
+    const sent = new LayerSums();
+    return cli.coppice.images.push(ref, {
+      ...(to === undefined ? {} : { to }),
+      signal: cli.signal,
+      onLayer: (layer) => progress.update(sent.add(layer, ['present', 'mounted', 'done'])),
+    });
+  });
 
 /** What people call the sandboxes and snapshots with these ids. */
 const namesOf = async (cli: Cli, ids: readonly string[]): Promise<string[]> => {
@@ -107,12 +137,48 @@ export const define: DefineCommand = (program, cli) => {
       for (const name of names) pulled.push(await pullImage(cli, name));
       cli.out.result(pulled, () => pulled.map(made).join('\n'));
     });
-  verb(images, 'import', 'Make an image from a directory, or a tar (plain, gz, zst)')
-    .argument('<path>', 'directory or archive of this machine')
-    .argument('<name>', 'name of the image')
-    .action(async (path: string, name: string) => {
+  verb(images, 'import', 'Make an image from a directory or an archive')
+    .argument('<path>', 'directory or archive of this machine, - for standard input')
+    .argument('[name]', 'name of the image (default: the one in an archive of docker save or of OCI tools)')
+    .addHelpText(
+      'after',
+      examples(
+        'docker save app:1 | coppice images import -',
+        'coppice images import rootfs.tar.zst mine',
+        'coppice images import ./rootfs mine',
+      ),
+    )
+    .action(async (path: string, name: string | undefined) => {
       const image = await importImage(cli, path, name);
       cli.out.result(image, () => made(image));
+    });
+  verb(images, 'export', 'Write an image to a tar that docker, podman and OCI tools read')
+    .argument('<image>', 'name or id')
+    .option('-o, --output <file>', 'where to, - for standard output (default: <name>.tar)')
+    .addHelpText('after', examples('coppice images export team/base:1 -o - | docker load'))
+    .action((ref: string, { output }: { output?: string }) => exportImage(cli, ref, output));
+  verb(images, 'commit', 'Make an image of a snapshot, or of a sandbox as it is now')
+    .argument('<snapshot>', 'id, sandbox:snapshot, or a sandbox')
+    .argument('<name>', 'name of the image, with a tag')
+    .option('-m, --message <text>', 'what was changed, for the history of the image')
+    .addHelpText('after', examples('coppice images commit dev:baseline team/base:1'))
+    .action(async (from: string, name: string, { message }: { message?: string }) => {
+      const comment = message === undefined ? {} : { comment: message };
+      const image = await cli.out.during(`packing ${from}`, () =>
+        cli.coppice.images.commit({ from, name, ...comment, signal: cli.signal }),
+      );
+      cli.out.result(image, () => made(image));
+    });
+  verb(images, 'push', 'Send an image to a registry')
+    .argument('<image>', 'name or id')
+    .argument('[target]', 'where to, as in docker push (default: its own name)')
+    .addHelpText('after', examples('coppice images push team/base:1 ghcr.io/team/base:1'))
+    .action(async (ref: string, target: string | undefined) => {
+      const { type: _, ...pushed } = await pushImage(cli, ref, target);
+      cli.out.result(
+        pushed,
+        () => `${pushed.name}@${pushed.digest}  ${formatBytes(pushed.uploaded_bytes)} sent`,
+      );
     });
   verb(images, 'build', 'Make an image from this machine or from a Debian suite')
     .argument('<source>', 'host, or debian:<suite>')

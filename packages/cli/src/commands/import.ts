@@ -1,33 +1,10 @@
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
-import { CoppiceError } from '@coppice/protocol/errors';
-import type { Cli } from '../cli.ts';
-import { counted } from '../transfer.ts';
+import { counted, openSource } from '../transfer.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
   readonly name?: string;
   readonly diskOnly?: boolean;
 }
-
-const openSource = async (cli: Cli, file: string) => {
-  if (file === '-') return { stream: cli.io.stdin as AsyncIterable<Uint8Array>, sizeBytes: undefined };
-  const found = await stat(file).catch((cause: NodeJS.ErrnoException) => {
-    throw new CoppiceError(
-      'not_found',
-      cause.code === 'ENOENT' ? `${file} does not exist` : `${file} cannot be read: ${cause.message}`,
-      {
-        hint: 'Check the path; nothing was imported.',
-        cause,
-      },
-    );
-  });
-  if (!found.isFile())
-    throw new CoppiceError('invalid_argument', `${file} is no file`, {
-      hint: 'Name the file that `coppice export` wrote, or - for standard input.',
-    });
-  return { stream: createReadStream(file) as AsyncIterable<Uint8Array>, sizeBytes: found.size };
-};
 
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'import', 'Take in a snapshot or checkpoint that export wrote')
@@ -36,7 +13,11 @@ export const define: DefineCommand = (program, cli) => {
     .option('--disk-only', 'take the files alone, where the memory does not fit this machine')
     .addHelpText('after', examples('coppice import baseline.coppice', 'coppice create --from sn_…'))
     .action(async (file: string, { name, diskOnly = false }: Options) => {
-      const { stream, sizeBytes } = await openSource(cli, file);
+      const { stream, sizeBytes } = await openSource(
+        cli,
+        file,
+        'Name the file that `coppice export` wrote, or - for standard input.',
+      );
       const imported = await cli.out.during(`importing ${file}`, (progress) =>
         cli.coppice.snapshots.import(
           counted(stream, (done) =>

@@ -5,6 +5,7 @@ import { EventService } from '../events/event-service.ts';
 import { DoctorService } from '../host/doctor-service.ts';
 import { HealthService, type Trouble } from '../host/health-service.ts';
 import { MetricsService } from '../host/metrics-service.ts';
+import { CommitService } from '../images/commit-service.ts';
 import { ImageService } from '../images/image-service.ts';
 import { RegistryService } from '../images/registry-service.ts';
 import { GuestDoor } from '../inside/guest-door.ts';
@@ -139,6 +140,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   return {
     ...base,
     images,
+    commits: new CommitService(trees, images),
     registryLogins: new RegistryService(kernel.registries, kernel.logins),
     sizer,
     snapshots,

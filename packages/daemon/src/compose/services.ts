@@ -8,7 +8,7 @@ import type { Rooms } from './rooms.ts';
 /** What the doors may call, and which room answers. */
 export function servicesOf(rooms: Rooms): Services {
   const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
-  const { compare, merger, lineage } = rooms;
+  const { compare, merger, lineage, images, commits } = rooms;
   return {
     sandboxes: {
       find: (ref) => sandboxes.find(ref),
@@ -50,7 +50,19 @@ export function servicesOf(rooms: Rooms): Services {
     files: new FileService(guests),
     network: rooms.networks,
     ports: rooms.ports,
-    images: rooms.images,
+    images: {
+      list: () => images.list(),
+      get: (ref) => images.get(ref),
+      make: (input, call) => images.make(input, call),
+      pull: (name, call) => images.pull(name, call),
+      ensure: (name, call) => images.ensure(name, call),
+      prune: (all) => images.prune(all),
+      importTar: (name, tar, call) => images.importTar(name, tar, call),
+      commit: (input, call) => commits.commit(input, call),
+      push: (ref, to, call) => images.push(ref, to, call),
+      export: (ref) => images.export(ref),
+      remove: (ref) => images.remove(ref),
+    },
     registries: rooms.registryLogins,
     tokens: rooms.tokens,
     events: rooms.events,

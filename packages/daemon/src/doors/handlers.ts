@@ -1,4 +1,4 @@
-import type { LayerProgress } from '@coppice/runtime';
+import type { LayerProgress, PushProgress } from '@coppice/runtime';
 import type { CallOptions, Principal, Progress, Services } from '../services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
 import { execEvents } from './http/exec-events.ts';
@@ -138,6 +138,17 @@ export const createHandlers = (services: Services): Handlers => ({
         }),
       { progress: layerEvent, result: (image) => ({ type: 'image', image }) },
     ),
+  commitImage: ({ body, ...call }) => services.images.commit(body, optionsOf(call)),
+  pushImage: async ({ params, body, signal }) =>
+    progressEvents(
+      (report: (progress: PushProgress) => void) =>
+        services.images.push(params.image, body.to, { signal, onLayer: occasionally(report) }),
+      { progress: layerEvent, result: (pushed) => ({ type: 'pushed', ...pushed }) },
+    ),
+  exportImage: async ({ params }) => ({
+    ...(await services.images.export(params.image)),
+    contentType: 'application/x-tar',
+  }),
   pruneImages: ({ body }) => services.images.prune(body.all),
   listRegistries: () => items(services.registries.list()),
   loginRegistry: ({ body, signal }) => services.registries.login(body, signal),

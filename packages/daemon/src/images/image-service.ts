@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { CoppiceError, type Image, type makeImageSchema } from '@coppice/protocol';
 import type {
+  CommitInput,
   ImageProgress,
   ImageRoot,
   ImageSettings,
@@ -13,7 +14,9 @@ import type {
 import type { z } from 'zod';
 import type { State } from '../db/state.ts';
 import type { Journal } from '../journal/journal.ts';
-import type { CallOptions, PullOptions } from '../services.ts';
+import type { CallOptions, PullOptions, PushedImage, PushOptions } from '../services.ts';
+
+const shownUsers = 10;
 
 /** What of an image every sandbox needs to know. */
 export interface ImageRef {
@@ -101,14 +104,25 @@ export class ImageService {
   /** Runs with an image that cannot be removed meanwhile; makes it first where Coppice knows how to. */
   async use<T>(ref: string, options: CallOptions, work: (image: ImageRef) => Promise<T>): Promise<T> {
     const image = this.#known.get(ref) ?? this.#remember(await this.#ensure(ref, options));
-    this.#claims.set(image.id, (this.#claims.get(image.id) ?? 0) + 1);
+    return this.#claimed(image.id, () => work(image));
+  }
+
+  async #claimed<T>(imageId: string, work: () => Promise<T>): Promise<T> {
+    const release = this.#claim(imageId);
     try {
-      return await work(image);
+      return await work();
     } finally {
-      const left = this.#claims.get(image.id)! - 1;
-      if (left > 0) this.#claims.set(image.id, left);
-      else this.#claims.delete(image.id);
+      release();
     }
+  }
+
+  #claim(imageId: string): () => void {
+    this.#claims.set(imageId, (this.#claims.get(imageId) ?? 0) + 1);
+    return () => {
+      const left = this.#claims.get(imageId)! - 1;
+      if (left > 0) this.#claims.set(imageId, left);
+      else this.#claims.delete(imageId);
+    };
   }
 
   async list(): Promise<Image[]> {
@@ -141,10 +155,52 @@ export class ImageService {
     return this.#made(await this.#store.importArchive(input.name, createReadStream(source), build));
   }
 
-  async importTar(name: string, tar: AsyncIterable<Uint8Array>, options: CallOptions = {}): Promise<Image> {
-    return this.#made(
-      await this.#store.importArchive(name, Readable.from(tar), this.#buildOptions(name, options)),
+  async importTar(
+    name: string | undefined,
+    tar: AsyncIterable<Uint8Array>,
+    options: CallOptions = {},
+  ): Promise<Image> {
+    const build = this.#buildOptions(name ?? 'an archive', options);
+    return this.#made(await this.#store.importArchive(name, Readable.from(tar), build));
+  }
+
+  /** Makes an image of another one and what was changed since. */
+  async commit(input: CommitInput, options: CallOptions = {}): Promise<Image> {
+    return this.#claimed(input.baseId, async () =>
+      this.#made(await this.#store.commit(input, this.#buildOptions(input.name, options))),
     );
+  }
+
+  async push(
+    ref: string,
+    to: string | undefined,
+    { signal, onLayer }: PushOptions = {},
+  ): Promise<PushedImage> {
+    const image = await this.#store.get(ref);
+    const pushed = await this.#claimed(image.id, () =>
+      this.#store.push(image.id, to, {
+        ...(signal === undefined ? {} : { signal }),
+        ...(onLayer === undefined ? {} : { onLayer }),
+      }),
+    );
+    const { name, digest, uploadedBytes } = pushed;
+    this.#journal.commit((emit) => emit('image.pushed', null, { image_id: image.id, name, digest }));
+    return { name, digest, uploaded_bytes: uploadedBytes };
+  }
+
+  async export(ref: string): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }> {
+    const image = await this.#store.get(ref);
+    return { bytes: this.#archive(image.id), fileName: `${image.name.replace(/[^A-Za-z0-9.-]+/g, '-')}.tar` };
+  }
+
+  /** The image cannot be removed until the last byte is fetched, or whoever fetches them has gone away. */
+  async *#archive(imageId: string): AsyncGenerator<Uint8Array, void, undefined> {
+    const release = this.#claim(imageId);
+    try {
+      yield* this.#store.export(imageId);
+    } finally {
+      release();
+    }
   }
 
   /** Asks the registry also where there is an image of that name, which may be older than what it has. */
@@ -163,7 +219,9 @@ export class ImageService {
     const before = await this.#store.usedBytes();
     for (const image of await this.#store.list()) {
       const superseded =
-        image.source.kind === 'registry' && image.name.includes('@') && !image.source.reference.includes('@');
+        image.layers !== undefined &&
+        image.name.includes('@') &&
+        !(image.source.kind === 'registry' && image.source.reference.includes('@'));
       if (!(all || superseded) || this.#usersOf(image.id).length > 0 || this.#claims.has(image.id)) continue;
       await this.remove(image.id);
       removed.push({ id: image.id, name: image.name });
@@ -175,13 +233,12 @@ export class ImageService {
   async remove(ref: string): Promise<void> {
     const image = await this.#store.get(ref);
     const users = this.#usersOf(image.id);
-    if (users.length > 0 || this.#claims.has(image.id)) {
-      const list = users.length > 0 ? users.join(', ') : 'a sandbox that is being made';
-      throw new CoppiceError('in_use', `the image ${image.name} is used by ${list}`, {
-        details: { used_by: users },
-        hint: 'Destroy those sandboxes and delete those snapshots first.',
+    if (users.length > 0) throw this.#inUse(image, users);
+    if (this.#claims.has(image.id))
+      throw new CoppiceError('in_use', `the image ${image.name} is being used right now`, {
+        details: { used_by: [] },
+        hint: 'A sandbox is being made of it, or it is being pushed or exported. Try again when that has ended.',
       });
-    }
     this.#known.delete(image.id);
     this.#known.delete(image.name);
     this.#gone.add(image.id);
@@ -241,6 +298,32 @@ export class ImageService {
     };
   }
 
+  /** Says by name what stands on it. */
+  #inUse({ id, name }: StoredImage, users: readonly string[]): CoppiceError {
+    const sandboxes = this.#state.sandboxes.all().filter(({ imageId }) => imageId === id);
+    const snapshots = this.#state.snapshots.all().filter(({ imageId }) => imageId === id);
+    const named = (kind: string, names: readonly string[]): string[] => {
+      if (names.length === 0) return [];
+      const shown = names.slice(0, shownUsers).join(', ');
+      const rest = names.length > shownUsers ? ` and ${names.length - shownUsers} more` : '';
+      return [`the ${kind}${names.length === 1 ? '' : 's'} ${shown}${rest}`];
+    };
+    const list = [
+      ...named(
+        'sandbox',
+        sandboxes.map((sandbox) => sandbox.name),
+      ),
+      ...named(
+        'snapshot',
+        snapshots.map((snapshot) => `${snapshot.sandboxName}:${snapshot.name}`),
+      ),
+    ];
+    return new CoppiceError('in_use', `the image ${name} is used by ${list.join(' and ')}`, {
+      details: { used_by: users },
+      hint: 'Remove them first with `coppice rm`, which takes sandboxes and snapshots.',
+    });
+  }
+
   #usersOf(imageId: string): string[] {
     const sandboxes = this.#state.sandboxes.all().filter((sandbox) => sandbox.imageId === imageId);
     const snapshots = this.#state.snapshots.all().filter((snapshot) => snapshot.imageId === imageId);
@@ -284,6 +367,8 @@ function sourceText(source: ImageSource): string {
       return `debian:${source.suite}`;
     case 'registry':
       return source.reference;
+    case 'commit':
+      return `commit of ${source.of}`;
     case 'archive':
       return `archive (${source.format})`;
     case 'directory':

@@ -55,14 +55,14 @@ export class TreeAccess {
   ): Promise<T> {
     const [fromId = '', toId = ''] = [from, to].map((ref) => this.#parts.finder.findSnapshot(ref)?.id);
     if (fromId !== '' && fromId === toId)
-      return this.#with(from, signal, (side) => work(side, { ...side, label: to }));
+      return this.with(from, signal, (side) => work(side, { ...side, label: to }));
     return fromId <= toId
-      ? this.#with(from, signal, (before) => this.#with(to, signal, (after) => work(before, after)))
-      : this.#with(to, signal, (after) => this.#with(from, signal, (before) => work(before, after)));
+      ? this.with(from, signal, (before) => this.with(to, signal, (after) => work(before, after)))
+      : this.with(to, signal, (after) => this.with(from, signal, (before) => work(before, after)));
   }
 
   /** The snapshot cannot be deleted while the work goes on; of a sandbox the work sees a copy of this moment. */
-  async #with<T>(ref: string, signal: AbortSignal | undefined, work: (side: Side) => Promise<T>): Promise<T> {
+  async with<T>(ref: string, signal: AbortSignal | undefined, work: (side: Side) => Promise<T>): Promise<T> {
     const { finder, locks } = this.#parts;
     const snapshot = finder.findSnapshot(ref);
     if (snapshot !== undefined)

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { extract, type Header } from 'tar-stream';
 import { mountPlaces } from '../machine/mount-places.ts';
-import { type ArchiveFormat, openArchive, unpacker } from './archive-format.ts';
+import { type ArchiveFormat, asRefusal, type OpenedArchive, openArchive } from './archive-format.ts';
 import { checkSymlinkTarget, parseEntryPath, unsafe } from './entry-path.ts';
 import type { BuildOptions } from './image.ts';
 import { type EntryAttributes, RootfsWriter } from './rootfs-writer.ts';
@@ -32,12 +32,22 @@ export async function extractRootfs(
   options: ExtractOptions,
 ): Promise<Extracted> {
   try {
-    const archive = await openArchive(stream);
+    return await extractArchive(await openArchive(stream), rootfs, options);
+  } finally {
+    stream.destroy();
+  }
+}
+
+/** The same for an archive whose beginning was looked at already. */
+export async function extractArchive(
+  archive: OpenedArchive,
+  rootfs: string,
+  options: ExtractOptions,
+): Promise<Extracted> {
+  try {
     const reader = extract();
     const end = new EndOfArchive();
-    const pumping = pipeline(archive.input, unpacker(archive.format), end, reader, {
-      signal: options.signal,
-    });
+    const pumping = pipeline(archive.tar, end, reader, { signal: options.signal });
     // The loop below fails with the same error; without this it would count as unhandled when the loop fails first.
     pumping.catch(() => {});
     const run = new Extraction(rootfs, options);
@@ -47,8 +57,6 @@ export async function extractRootfs(
     return { format: archive.format, warnings: run.warnings };
   } catch (error) {
     throw asRefusal(error);
-  } finally {
-    stream.destroy();
   }
 }
 
@@ -198,13 +206,4 @@ class EndOfArchive extends Transform {
     this.#tail = Buffer.from(tail.subarray(-512));
     done(null, chunk);
   }
-}
-
-/** What the readers of tar, gzip and zstd say about bytes that are none; errors of the filesystem pass as they are. */
-function asRefusal(error: unknown): unknown {
-  if (error instanceof CoppiceError || !(error instanceof Error)) return error;
-  if (error.name === 'AbortError' || 'syscall' in error) return error;
-  return new CoppiceError('invalid_argument', `the archive is damaged or cut off: ${error.message}`, {
-    cause: error,
-  });
 }

@@ -2,6 +2,8 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { Image } from './image.ts';
+import { describeDocument, parseImageConfig, parseManifest } from './oci/image-manifest.ts';
+import type { ImageDocuments } from './oci/pull-image.ts';
 
 const buildingPrefix = '.building-';
 const removingPrefix = '.removing-';
@@ -41,6 +43,18 @@ export class ImageDirectory {
     const file = join(this.path, image.id, 'image.json');
     await writeFile(`${file}.new`, `${JSON.stringify(image, null, 2)}\n`, { flush: true });
     await rename(`${file}.new`, file);
+  }
+
+  /** Of an image that is made of layers. */
+  async readDocuments(id: string): Promise<ImageDocuments> {
+    const read = (name: string): Promise<Buffer> => readFile(join(this.path, id, name));
+    const [manifestBytes, configBytes] = await Promise.all([read('manifest.json'), read('config.json')]);
+    const parsed = parseManifest(manifestBytes, undefined);
+    if (!('manifest' in parsed)) throw corrupt(join(this.path, id, 'manifest.json'));
+    const { manifest } = parsed;
+    const config = parseImageConfig(configBytes, manifest);
+    const { digest } = describeDocument(manifest.mediaType ?? '', manifestBytes);
+    return { digest, manifest, manifestBytes, config, configBytes };
   }
 
   async list(): Promise<Image[]> {

@@ -3,16 +3,22 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { CoppiceError, formatImageReference, parseImageReference } from '@coppice/protocol';
 import type { ImageRoot } from '../driver.ts';
+import { openArchive } from './archive-format.ts';
+import { looksLikeImage } from './archives/archive-kind.ts';
 import { buildDebianRootfs, debianSuite } from './debian-rootfs.ts';
 import { copyDirectoryRootfs } from './directory-rootfs.ts';
-import { type ExtractOptions, extractRootfs } from './extract-rootfs.ts';
+import { type ExtractOptions, extractArchive } from './extract-rootfs.ts';
 import { buildHostRootfs } from './host-rootfs.ts';
 import type { BuildOptions, BuiltRootfs, Image, ImageSource } from './image.ts';
 import { ImageDirectory } from './image-directory.ts';
-import { checkImageName, checkImportName } from './image-name.ts';
+import { checkImageName, checkImportName, checkLayeredName } from './image-name.ts';
 import type { LayeredContent, LayeredImages, PullProgress } from './layered-images.ts';
 import { readManifest } from './manifest.ts';
+import { type ConfigSection, composeImage } from './oci/compose-image.ts';
 import type { ImageSettings } from './oci/image-settings.ts';
+import { machinePlatform } from './oci/platform.ts';
+import type { ImageDocuments } from './oci/pull-image.ts';
+import type { Pushed, PushOptions } from './oci/push-image.ts';
 
 export interface ImageStoreOptions {
   readonly directory: string;
@@ -29,6 +35,16 @@ export interface ImageStoreOptions {
 
 export const defaultMaxBytes = 64 * 2 ** 30;
 export const defaultMaxEntries = 4_000_000;
+
+export interface CommitInput {
+  readonly name: string;
+  readonly baseId: string;
+  readonly upperDir: string;
+  /** What it is made of, for people. */
+  readonly of: string;
+  readonly comment?: { readonly comment: string };
+  readonly config?: { readonly config: ConfigSection };
+}
 
 type FillRootfs = (rootfs: string) => Promise<BuiltRootfs>;
 
@@ -133,25 +149,20 @@ export class ImageStore {
    * name and the one that had it is from now on found by its digest: what stands on it stays on it.
    */
   pull(nameText: string, options: PullProgress = {}): Promise<Image> {
-    const layered = this.#layered;
-    if (layered === undefined)
-      throw new CoppiceError('unsupported', 'this store takes no images from registries');
     const reference = parseImageReference(nameText);
     const name = formatImageReference(reference);
     const running = this.#building.get(name);
     if (running !== undefined) return running;
-    return this.#exclusively(name, async () =>
-      layered.working(async () => {
-        try {
+    return this.#exclusively(name, () =>
+      this.#withLayers(
+        name,
+        async (layered) => {
           const content = await layered.pull(reference, options);
           const source = { kind: 'registry', reference: name, digest: content.manifestDigest } as const;
-          return await this.#takeLayered(name, source, content, layered);
-        } catch (error) {
-          // What was refused must not stay; what was cut off is gone on with the next time.
-          if (isRefusal(error)) await this.collect();
-          throw buildFailure(name, error);
-        }
-      }),
+          return this.#takeLayered(name, source, content, layered);
+        },
+        isNoRefusal,
+      ),
     );
   }
 
@@ -203,18 +214,141 @@ export class ImageStore {
     return own + ((await this.#layered?.usedBytes()) ?? 0);
   }
 
-  /** Takes a root filesystem from a tar archive: plain, gzip or zstd. The stream is destroyed at the end. */
-  async importArchive(name: string, stream: Readable, options: BuildOptions = {}): Promise<Image> {
+  /**
+   * From a tar archive, plain, gzip or zstd: a root filesystem, or an image as `docker save` and OCI tools write it. Only the latter
+   * may bring its own name. The stream is destroyed at the end.
+   */
+  async importArchive(
+    name: string | undefined,
+    stream: Readable,
+    options: PullProgress = {},
+  ): Promise<Image> {
     try {
+      const { format, tar } = await openArchive(stream);
+      const { isImage, whole } = await looksLikeImage(tar);
+      if (isImage && this.#layered !== undefined) return await this.#importLayered(name, whole, options);
+      if (name === undefined)
+        throw new CoppiceError('invalid_argument', 'an archive of a root filesystem needs a name', {
+          hint: 'Give one: coppice images import ARCHIVE NAME',
+        });
       checkImportName(name);
       return await this.#build(name, options, async (rootfs) => {
         const limits = { ...options, ...this.#limits };
-        const { format, warnings } = await extractRootfs(stream, rootfs, limits);
+        const { warnings } = await extractArchive({ format, tar: whole }, rootfs, limits);
         return { source: { kind: 'archive', format }, warnings };
       });
     } finally {
       stream.destroy();
     }
+  }
+
+  async #importLayered(
+    wanted: string | undefined,
+    tar: AsyncIterable<Buffer>,
+    options: PullProgress,
+  ): Promise<Image> {
+    const asked = wanted === undefined ? undefined : checkLayeredName(wanted);
+    return this.#withLayers(asked ?? 'of the archive', async (layered) => {
+      const { name, format, content } = await layered.takeArchive(tar, asked, options);
+      const source = { kind: 'archive', format } as const;
+      const image = await this.#exclusively(name, () => this.#takeLayered(name, source, content, layered));
+      // Of what was in the archive, not all is part of the image.
+      await this.collect();
+      return image;
+    });
+  }
+
+  /**
+   * Makes an image of another one and a directory of changes, as the upper of an overlay has them. The base keeps its layers as they
+   * are; one that has none becomes a layer itself.
+   */
+  async commit(input: CommitInput, options: PullProgress = {}): Promise<Image> {
+    const name = checkLayeredName(input.name);
+    return this.#withLayers(name, async (layered) => {
+      const base = await this.documents(input.baseId, options);
+      const packed = await layered.pack(input.upperDir, options.signal);
+      const createdAt = this.#now().toISOString();
+      const entry = { created: createdAt, created_by: `coppice images commit ${input.of}`, ...input.comment };
+      const addition = { createdAt, layers: [packed], history: [entry], ...input.config };
+      const documents = composeImage(base, addition, machinePlatform());
+      const content = await layered.takeDocuments(documents, name, options);
+      return this.#exclusively(name, () =>
+        this.#takeLayered(name, { kind: 'commit', of: input.of }, content, layered),
+      );
+    });
+  }
+
+  /** What an image says of itself, with all packed layers here; an image of one directory is packed when it is first asked for. */
+  async documents(id: string, { signal }: BuildOptions = {}): Promise<ImageDocuments> {
+    const layered = this.#needLayered();
+    const image = await this.get(id);
+    if (image.layers !== undefined) return this.#directory.readDocuments(image.id);
+    const packed = image.packed ?? (await layered.pack(`${this.#directory.rootfs(image.id)}/`, signal));
+    if (image.packed === undefined) await this.#directory.rewrite({ ...image, packed });
+    const history = [{ created: image.createdAt, created_by: `coppice: the image ${image.name}` }];
+    return composeImage(
+      undefined,
+      { createdAt: image.createdAt, layers: [packed], history },
+      machinePlatform(),
+    );
+  }
+
+  /** As one tar that other tools read, and `importArchive`. The caller makes sure that the image stays. */
+  async *export(id: string): AsyncGenerator<Buffer, void, undefined> {
+    const layered = this.#needLayered();
+    const image = await this.get(id);
+    const documents = await layered.working(() => this.documents(id));
+    const name = familiarName(image.name);
+    yield* layered.archive(documents, name?.includes('@') ? undefined : name);
+  }
+
+  /** Sends it to a registry, under its own name or another. The caller makes sure that the image stays. */
+  async push(
+    id: string,
+    target: string | undefined,
+    options: PushOptions = {},
+  ): Promise<Pushed & { name: string }> {
+    const layered = this.#needLayered();
+    const image = await this.get(id);
+    const reference = parseImageReference(target ?? image.name);
+    if (reference.digest !== undefined)
+      throw new CoppiceError('invalid_argument', 'an image is pushed under a tag, not under a digest', {
+        hint: `Say where to: coppice images push ${image.id} ghcr.io/org/app:1.0`,
+      });
+    const documents = await layered.working(() => this.documents(id));
+    const images = await this.list();
+    const elsewhere = (digest: string): string | undefined => {
+      for (const { source, blobs } of images) {
+        if (source.kind !== 'registry' || blobs?.includes(digest) !== true) continue;
+        const { registry, repository } = parseImageReference(source.reference);
+        if (registry === reference.registry) return repository;
+      }
+      return undefined;
+    };
+    const pushed = await layered.push(reference, documents, elsewhere, options);
+    return { name: formatImageReference(reference), ...pushed };
+  }
+
+  #needLayered(): LayeredImages {
+    if (this.#layered !== undefined) return this.#layered;
+    throw new CoppiceError('unsupported', 'this store has no images of layers');
+  }
+
+  /** What no image came of must not stay, unless the next try goes on from there. */
+  async #withLayers(
+    name: string,
+    work: (layered: LayeredImages) => Promise<Image>,
+    goesOn: (error: unknown) => boolean = () => false,
+  ): Promise<Image> {
+    const layered = this.#needLayered();
+    return layered.working(async () => {
+      try {
+        return await work(layered);
+      } catch (error) {
+        if (!goesOn(error)) await this.collect();
+        throw buildFailure(name, error);
+      }
+    });
   }
 
   /** Takes a root filesystem from a directory of this machine. */
@@ -324,15 +458,22 @@ function familiarName(text: string): string | undefined {
 }
 
 /** For an image whose name goes to another one. */
-function nameByDigest({ id, name, source }: Image): string {
-  if (source.kind !== 'registry') return `${name.slice(0, 30).replace(/:.*$/, '')}-${id.slice(-12)}`;
-  const { registry, repository } = parseImageReference(source.reference);
-  return formatImageReference({ registry, repository, digest: source.digest });
+function nameByDigest({ id, name, source, layers, digest }: Image): string {
+  if (layers === undefined) return `${name.slice(0, 30).replace(/:.*$/, '')}-${id.slice(-12)}`;
+  const { registry, repository } = parseImageReference(source.kind === 'registry' ? source.reference : name);
+  return formatImageReference({
+    registry,
+    repository,
+    digest: source.kind === 'registry' ? source.digest : digest,
+  });
 }
 
-const isRefusal = (error: unknown): boolean =>
-  error instanceof CoppiceError &&
-  ['unsafe', 'invalid_argument', 'too_large', 'unsupported'].includes(error.code);
+/** A download that was cut is gone on with the next time; what was refused is not asked for again. */
+const isNoRefusal = (error: unknown): boolean =>
+  !(
+    error instanceof CoppiceError &&
+    ['unsafe', 'invalid_argument', 'too_large', 'unsupported'].includes(error.code)
+  );
 
 const nameTaken = (name: string): CoppiceError =>
   new CoppiceError('name_taken', `there is already an image named ${name}, or it is being made`);

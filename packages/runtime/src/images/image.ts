@@ -1,3 +1,4 @@
+import type { Descriptor } from './oci/image-manifest.ts';
 import type { ImageSettings } from './oci/image-settings.ts';
 
 /** An immutable root filesystem that sandboxes are made from. */
@@ -21,12 +22,22 @@ export interface Image {
   readonly blobs?: readonly string[];
   /** What such an image says about the processes that run in it. */
   readonly settings?: ImageSettings;
+  /** Of an image that is one directory: what it was packed in when somebody asked for it as a layer. */
+  readonly packed?: PackedLayer;
+}
+
+/** A layer that was packed here, with the digest of its tar. */
+export interface PackedLayer {
+  readonly diffId: string;
+  readonly blob: Descriptor;
 }
 
 export type ImageSource =
   | { readonly kind: 'host' }
   | { readonly kind: 'directory'; readonly path: string }
-  | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' }
+  | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' | 'docker' | 'oci' }
+  /** Made of a snapshot or a sandbox. */
+  | { readonly kind: 'commit'; readonly of: string }
   | { readonly kind: 'debian'; readonly suite: string }
   /** The digest is of what the name stood for when it was pulled. */
   | { readonly kind: 'registry'; readonly reference: string; readonly digest: string }

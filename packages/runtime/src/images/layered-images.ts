@@ -1,17 +1,31 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
 import { formatImageReference, type ImageReference } from '@coppice/protocol';
 import type { ImageRoot } from '../driver.ts';
-import type { BuildOptions, Image } from './image.ts';
+import { ArchiveFiles } from './archives/archive-files.ts';
+import { chooseImage, readArchive } from './archives/read-archive.ts';
+import { writeArchive } from './archives/write-archive.ts';
+import type { BuildOptions, Image, PackedLayer } from './image.ts';
 import { checkMountPoints, ensureGround, groundName, makeRoof } from './layers/frame-layers.ts';
 import { LayerProgram, type UnpackLimits } from './layers/layer-program.ts';
 import { LayerStack } from './layers/layer-stack.ts';
-import { type Layer, LayerStore, layerName } from './layers/layer-store.ts';
+import { CheckedTar, type Layer, LayerStore, layerName } from './layers/layer-store.ts';
 import { BlobStore } from './oci/blob-store.ts';
+import { eachAtOnce } from './oci/each-at-once.ts';
+import { mediaTypes } from './oci/image-manifest.ts';
 import { type ImageSettings, readSettings } from './oci/image-settings.ts';
 import { machinePlatform } from './oci/platform.ts';
-import { type LayerProgress, type PulledImage, pullImage } from './oci/pull-image.ts';
+import {
+  checkLayerCount,
+  checkPlatform,
+  type ImageDocuments,
+  type LayerProgress,
+  pullImage,
+} from './oci/pull-image.ts';
+import { type Pushed, type PushOptions, pushImage } from './oci/push-image.ts';
 import type { Registries } from './oci/registries.ts';
 
 export interface LayeredImagesOptions {
@@ -44,30 +58,34 @@ export interface PullProgress extends BuildOptions {
   readonly onLayer?: (progress: LayerProgress) => void;
 }
 
+const gzipLevel = 4;
+const unpackingAtOnce = 2;
+
 /** Images that are made of layers: where these come from, where they lie, and how one becomes the root of a sandbox. */
 export class LayeredImages {
   readonly #registries: Registries;
+  readonly #limits: UnpackLimits;
   readonly #layers: LayerStore;
+  readonly #program: LayerProgram;
   readonly #blobs: BlobStore;
   /** Whose layers are in no image yet. */
   #working = 0;
   #collect: (() => Promise<void>) | undefined;
 
-  private constructor(registries: Registries, layers: LayerStore, blobs: BlobStore) {
-    this.#registries = registries;
+  private constructor(options: LayeredImagesOptions, layers: LayerStore, program: LayerProgram) {
+    this.#registries = options.registries;
+    this.#limits = options.limits;
     this.#layers = layers;
-    this.#blobs = blobs;
+    this.#program = program;
+    this.#blobs = new BlobStore(options.blobsDir);
   }
 
   static async open(options: LayeredImagesOptions): Promise<LayeredImages> {
-    const { layersDir, blobsDir, program, registries, limits } = options;
-    const layers = await LayerStore.open({
-      directory: layersDir,
-      program: new LayerProgram(program),
-      limits,
-    });
+    const { layersDir, limits } = options;
+    const program = new LayerProgram(options.program);
+    const layers = await LayerStore.open({ directory: layersDir, program, limits });
     await ensureGround(layersDir);
-    return new LayeredImages(registries, layers, new BlobStore(blobsDir));
+    return new LayeredImages(options, layers, program);
   }
 
   async pull(reference: ImageReference, options: PullProgress): Promise<LayeredContent> {
@@ -94,6 +112,70 @@ export class LayeredImages {
     return this.#describe(pulled);
   }
 
+  /** An image of an archive: the only one that it holds, or the one of that name. */
+  async takeArchive(
+    tar: AsyncIterable<Buffer>,
+    wanted: string | undefined,
+    options: PullProgress,
+  ): Promise<{ name: string; format: 'docker' | 'oci'; content: LayeredContent }> {
+    const { signal } = options;
+    const files = await ArchiveFiles.take(tar, this.#blobs, { ...this.#limits, signal });
+    const platform = machinePlatform();
+    const archive = await readArchive(files, this.#blobs, platform);
+    const { image, name } = chooseImage(archive, wanted);
+    const documents = await image.open();
+    checkPlatform(documents.config, platform, name);
+    return { name, format: archive.format, content: await this.takeDocuments(documents, name, options) };
+  }
+
+  /** An image whose packed layers are all here: unpacks those that are not yet. */
+  async takeDocuments(
+    documents: ImageDocuments,
+    name: string,
+    { signal, onLayer }: PullProgress,
+  ): Promise<LayeredContent> {
+    const { manifest, config } = documents;
+    checkLayerCount(manifest, name);
+    await eachAtOnce(manifest.layers, unpackingAtOnce, async ({ digest, size }, index) => {
+      const report = (state: LayerProgress['state']): void =>
+        onLayer?.({ digest, state, doneBytes: size, totalBytes: size });
+      report('unpacking');
+      await this.#layers.ensure(config.rootfs.diff_ids[index]!, () => this.#blobs.read(digest), signal);
+      report('done');
+    });
+    return this.#describe(documents);
+  }
+
+  /** Packs a directory as a layer: the upper of an overlay, or the whole of a root filesystem. */
+  async pack(directory: string, signal?: AbortSignal): Promise<PackedLayer> {
+    const tar = new CheckedTar(this.#program.pack(directory, this.#limits.maxBytes), this.#limits.maxBytes);
+    const packing = createGzip({ level: gzipLevel });
+    const feeding = pipeline(tar.bytes(), packing, { signal });
+    feeding.catch(() => {});
+    const { digest, size } = await this.#blobs.add(packing as AsyncIterable<Buffer>, signal);
+    await feeding;
+    return { diffId: tar.digest(), blob: { mediaType: mediaTypes.ociLayerGzip, digest, size } };
+  }
+
+  /** The image as one tar that other tools read. */
+  archive(documents: ImageDocuments, name: string | undefined): AsyncGenerator<Buffer, void, undefined> {
+    return writeArchive(documents, name, this.#blobs);
+  }
+
+  push(
+    reference: ImageReference,
+    documents: ImageDocuments,
+    elsewhere: (digest: string) => string | undefined,
+    options: PushOptions,
+  ): Promise<Pushed> {
+    const parts = {
+      client: this.#registries.client(reference.registry),
+      read: (digest: string) => this.#blobs.read(digest),
+      elsewhere,
+    };
+    return pushImage(reference, documents, parts, options);
+  }
+
   /** The work may bring layers and has them to itself until it has made an image of them, or failed. */
   async working<T>(work: () => Promise<T>): Promise<T> {
     this.#working += 1;
@@ -117,7 +199,11 @@ export class LayeredImages {
     const collect = async (): Promise<void> => {
       const kept = await images();
       await this.#layers.keepOnly(new Set(kept.flatMap(({ layers }) => layers ?? [])));
-      if (withBlobs) await this.#blobs.keepOnly(new Set(kept.flatMap(({ blobs }) => blobs ?? [])));
+      const packed = kept.flatMap((image) => [
+        ...(image.blobs ?? []),
+        ...(image.packed ? [image.packed.blob.digest] : []),
+      ]);
+      if (withBlobs) await this.#blobs.keepOnly(new Set(packed));
       const ids = new Set(kept.map(({ id }) => id));
       for (const name of await readdir(this.#layers.directory))
         if (name.startsWith('img_') && !ids.has(name)) await this.dropRoof(name);
@@ -161,7 +247,7 @@ export class LayeredImages {
     await rm(removing, { recursive: true, force: true });
   }
 
-  #describe({ digest, manifest, manifestBytes, config, configBytes }: PulledImage): LayeredContent {
+  #describe({ digest, manifest, manifestBytes, config, configBytes }: ImageDocuments): LayeredContent {
     const layers = config.rootfs.diff_ids;
     const known = layers.map((diffId) => this.#layers.get(diffId)!);
     const sum = (of: (layer: Layer) => number): number =>

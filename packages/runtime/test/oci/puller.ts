@@ -7,7 +7,7 @@ import { LayerStore } from '../../src/images/layers/layer-store.ts';
 import { BlobStore } from '../../src/images/oci/blob-store.ts';
 import type { CredentialSource, Credentials } from '../../src/images/oci/credentials.ts';
 import { machinePlatform } from '../../src/images/oci/platform.ts';
-import { type PulledImage, type PullOptions, pullImage } from '../../src/images/oci/pull-image.ts';
+import { type ImageDocuments, type PullOptions, pullImage } from '../../src/images/oci/pull-image.ts';
 import { Registries, type RegistriesOptions } from '../../src/images/oci/registries.ts';
 
 export const layerProgram = new LayerProgram(guestProgram('coppice-layer'));
@@ -38,7 +38,7 @@ export class Puller {
     return new Puller(directory, await openLayers(join(directory, 'layers')));
   }
 
-  async pull(name: string, options: Partial<RegistriesOptions> & PullOptions = {}): Promise<PulledImage> {
+  async pull(name: string, options: Partial<RegistriesOptions> & PullOptions = {}): Promise<ImageDocuments> {
     const { signal, onLayer, credentials = logins({}), ...settings } = options;
     const registries = new Registries({ credentials, ...settings });
     try {

@@ -1,9 +1,13 @@
-import type { PullEvent } from '@coppice/protocol';
-import type { LayerProgress } from '@coppice/runtime';
+interface Progress {
+  readonly digest: string;
+  readonly state: string;
+  readonly doneBytes: number;
+  readonly totalBytes: number;
+}
 
 const everyMs = 100;
 
-export const layerEvent = ({ digest, state, doneBytes, totalBytes }: LayerProgress): PullEvent => ({
+export const layerEvent = ({ digest, state, doneBytes, totalBytes }: Progress): object => ({
   type: 'layer',
   digest,
   state,
@@ -12,9 +16,7 @@ export const layerEvent = ({ digest, state, doneBytes, totalBytes }: LayerProgre
 });
 
 /** Of each layer every change of its state, and how far it is only so often: nobody reads faster. */
-export const occasionally = (
-  report: (progress: LayerProgress) => void,
-): ((progress: LayerProgress) => void) => {
+export const occasionally = <P extends Progress>(report: (progress: P) => void): ((progress: P) => void) => {
   const last = new Map<string, { state: string; atMs: number }>();
   return (progress) => {
     const before = last.get(progress.digest);

@@ -150,7 +150,7 @@ export class LayerStore {
 }
 
 /** Counts and digests a tar on its way. */
-class CheckedTar {
+export class CheckedTar {
   readonly #source: AsyncIterable<Buffer>;
   readonly #maxBytes: number;
   readonly #hash = createHash('sha256');

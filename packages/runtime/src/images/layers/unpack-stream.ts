@@ -6,10 +6,10 @@ import { unpackZstdFrames } from './zstd-frames.ts';
 /** Large, as each step of a chunk through streams and threads costs the same whatever its size. */
 const chunkBytes = 256 << 10;
 
-type Packing = 'plain' | 'gzip' | 'zstd';
+export type Packing = 'plain' | 'gzip' | 'zstd';
 
 /** By what it begins with, never by what somebody says of it. */
-function packingOf(head: Buffer): Packing {
+export function packingOf(head: Buffer): Packing {
   const begins = (...bytes: number[]): boolean => head.subarray(0, bytes.length).equals(Buffer.from(bytes));
   if (begins(0x1f, 0x8b)) return 'gzip';
   if (begins(0x28, 0xb5, 0x2f, 0xfd)) return 'zstd';

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
 
@@ -51,7 +52,7 @@ const configSchema = z.object({
 });
 export type ImageConfigFile = z.infer<typeof configSchema>;
 
-const mediaTypes = {
+export const mediaTypes = {
   ociIndex: 'application/vnd.oci.image.index.v1+json',
   ociManifest: 'application/vnd.oci.image.manifest.v1+json',
   ociConfig: 'application/vnd.oci.image.config.v1+json',
@@ -124,6 +125,17 @@ function checkedManifest(json: unknown): ImageManifest {
   }
   return manifest;
 }
+
+/** The index of a layout on a disk, which says nothing of what it is. */
+export const parseIndex = (bytes: Buffer): ImageIndex => checkedIndex(parseJson(bytes));
+
+export const toJson = (document: object): Buffer => Buffer.from(JSON.stringify(document));
+
+export const describeDocument = (mediaType: string, bytes: Buffer): Descriptor => ({
+  mediaType,
+  digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`,
+  size: bytes.length,
+});
 
 export function parseImageConfig(bytes: Buffer, manifest: ImageManifest): ImageConfigFile {
   const config = checked(configSchema, parseJson(bytes), 'the configuration');

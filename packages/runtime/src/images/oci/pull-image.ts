@@ -33,8 +33,8 @@ export interface PullOptions {
   readonly onLayer?: (progress: LayerProgress) => void;
 }
 
-/** An image whose layers are all here. */
-export interface PulledImage {
+/** An image by what it says of itself. */
+export interface ImageDocuments {
   /** Of what the name stood for: the list of platforms where there is one. */
   readonly digest: string;
   readonly manifest: ImageManifest;
@@ -45,6 +45,7 @@ export interface PulledImage {
 
 const mostConfigBytes = 8 << 20;
 const downloadsAtOnce = 3;
+/** A mount takes no more. */
 const mostLayers = 127;
 
 /** Gets an image from its registry or a mirror. Where it fails, what was checked of it stays for the next try and is seen nowhere. */
@@ -52,7 +53,7 @@ export async function pullImage(
   reference: ImageReference,
   parts: PullParts,
   options: PullOptions = {},
-): Promise<PulledImage> {
+): Promise<ImageDocuments> {
   const name = formatImageReference(reference);
   const { found, client, host } = await findManifest(reference, parts.registries, options.signal);
   const { manifest, manifestBytes } = await chooseManifest(
@@ -62,14 +63,7 @@ export async function pullImage(
     parts.platform,
     options.signal,
   );
-  if (manifest.layers.length > mostLayers)
-    throw new CoppiceError(
-      'unsupported',
-      `${name} has ${manifest.layers.length} layers; at most ${mostLayers} can be mounted at once`,
-      {
-        hint: 'Build it again with fewer instructions, or squash it.',
-      },
-    );
+  checkLayerCount(manifest, name);
   const { repository } = reference;
   const configBytes = await client.fetchSmallBlob(
     repository,
@@ -109,6 +103,15 @@ export async function pullImage(
   return { digest: found.digest, manifest, manifestBytes, config, configBytes };
 }
 
+export function checkLayerCount({ layers }: Pick<ImageManifest, 'layers'>, name: string): void {
+  if (layers.length <= mostLayers) return;
+  throw new CoppiceError(
+    'unsupported',
+    `${name} has ${layers.length} layers; at most ${mostLayers} can be mounted at once`,
+    { hint: 'Build it again with fewer instructions, or squash it.' },
+  );
+}
+
 /** From the first that has it. What the registry itself says is the last word. */
 async function findManifest(
   reference: ImageReference,
@@ -145,7 +148,8 @@ async function chooseManifest(
   throw new CoppiceError('unsupported', `${formatImageReference(reference)} is a list of lists of platforms`);
 }
 
-function checkPlatform({ os, architecture }: ImageConfigFile, platform: Platform, name: string): void {
+/** Refuses an image for another kind of machine. */
+export function checkPlatform({ os, architecture }: ImageConfigFile, platform: Platform, name: string): void {
   if ((os ?? 'linux') === 'linux' && (architecture ?? platform.architecture) === platform.architecture)
     return;
   throw new CoppiceError(

@@ -24,7 +24,7 @@ export class RegistryAccess {
     this.#options = options;
   }
 
-  /** `scope`: what is to be done, as `repository:NAME:pull`. */
+  /** `scope`: what is to be done, as `repository:NAME:pull`; several with a space between. */
   async ask(url: URL, scope: string, question: HttpQuestion): Promise<HttpAnswer> {
     const { exchange } = this.#options;
     const first = await exchange.ask(url, question, this.#known.get(scope) ?? this.#known.get(''));
@@ -97,7 +97,7 @@ export class RegistryAccess {
   ): Promise<HttpAnswer> {
     const url = new URL(realm);
     if (service !== '') url.searchParams.set('service', service);
-    if (scope !== '') url.searchParams.set('scope', scope);
+    for (const one of scope.split(' ')) if (one !== '') url.searchParams.append('scope', one);
     return this.#options.exchange.ask(url, { signal }, password === undefined ? undefined : basic(password));
   }
 

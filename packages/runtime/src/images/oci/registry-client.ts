@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Readable } from 'node:stream';
 import { CoppiceError, type ImageReference } from '@coppice/protocol';
 import type { CredentialSource } from './credentials.ts';
 import {
@@ -10,7 +11,7 @@ import {
 } from './http-exchange.ts';
 import { acceptedManifests, type Descriptor } from './image-manifest.ts';
 import { RegistryAccess } from './registry-access.ts';
-import { isLoopback, registryHost } from './registry-address.ts';
+import { checkAddress, isLoopback, registryHost } from './registry-address.ts';
 
 export interface RegistryClientOptions {
   readonly exchange: HttpExchange;
@@ -126,6 +127,79 @@ export class RegistryClient {
     return { body, offset: 0 };
   }
 
+  /** Sends a blob, unless the registry has it: here, or in the repository `from`. */
+  async pushBlob(
+    repository: string,
+    blob: Descriptor,
+    open: () => Readable,
+    { from, signal }: { readonly from?: string | undefined; readonly signal?: AbortSignal | undefined },
+  ): Promise<'present' | 'mounted' | 'done'> {
+    const scope = pushes(repository);
+    const head = await this.#ask(`${repository}/blobs/${blob.digest}`, scope, { method: 'HEAD', signal });
+    head.body.resume();
+    if (head.status === 200) return 'present';
+    if (head.status !== 404) await this.#expect(head, 200, `leave to write to ${repository}`);
+    const begun = await this.#beginUpload(repository, blob, from, signal);
+    if (begun.status === 201) return 'mounted';
+    const place = uploadPlace(begun, blob.digest);
+    const question: HttpQuestion = {
+      method: 'PUT',
+      headers: { 'content-type': 'application/octet-stream' },
+      body: { stream: open(), sizeBytes: blob.size },
+      signal,
+    };
+    // Another host that the content is to go to has no business with the login.
+    const sent =
+      place.origin === begun.url.origin
+        ? await this.#access.ask(place, scope, question)
+        : await this.#options.exchange.ask(place, question);
+    await this.#expect(sent, 201, `leave to write to ${repository}`);
+    sent.body.resume();
+    return 'done';
+  }
+
+  /** Status 201: the registry had it elsewhere, and that was all. */
+  async #beginUpload(
+    repository: string,
+    { digest }: Pick<Descriptor, 'digest'>,
+    from: string | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<HttpAnswer> {
+    const uploads = `${repository}/blobs/uploads/`;
+    const mounts = from !== undefined && from !== repository;
+    const begun = mounts
+      ? await this.#ask(
+          `${uploads}?mount=${digest}&from=${encodeURIComponent(from)}`,
+          `${pushes(repository)} ${pulls(from)}`,
+          { method: 'POST', signal },
+        )
+      : await this.#ask(uploads, pushes(repository), { method: 'POST', signal });
+    if (mounts && begun.status !== 201 && begun.status !== 202) {
+      begun.body.resume();
+      return this.#beginUpload(repository, { digest }, undefined, signal);
+    }
+    if (begun.status !== 201) await this.#expect(begun, 202, `leave to write to ${repository}`);
+    begun.body.resume();
+    return begun;
+  }
+
+  async pushManifest(
+    repository: string,
+    tag: string,
+    mediaType: string,
+    bytes: Buffer,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const answer = await this.#ask(`${repository}/manifests/${tag}`, pushes(repository), {
+      method: 'PUT',
+      headers: { 'content-type': mediaType },
+      body: bytes,
+      signal,
+    });
+    await this.#expect(answer, 201, `leave to write ${repository}:${tag}`);
+    answer.body.resume();
+  }
+
   /** Whether the registry lets us in at all. */
   async check(signal?: AbortSignal): Promise<void> {
     const answer = await this.#ask('', '', { signal });
@@ -181,6 +255,18 @@ export class RegistryClient {
 }
 
 const pulls = (repository: string): string => `repository:${repository}:pull`;
+
+const pushes = (repository: string): string => `repository:${repository}:pull,push`;
+
+function uploadPlace(answer: HttpAnswer, digest: string): URL {
+  const location = answer.headers.location ?? '';
+  if (!URL.canParse(location, answer.url.href))
+    throw new CoppiceError('unavailable', `${answer.url.host} does not say where to send content`);
+  const place = new URL(location, answer.url);
+  checkAddress(place, answer.url);
+  place.searchParams.set('digest', digest);
+  return place;
+}
 
 const isSha256 = (text: string): boolean => /^sha256:[0-9a-f]{64}$/.test(text);
 
