@@ -111,15 +111,17 @@ static bool nothing_intended(void) {
 
 /* Opens the workspace around the current directory, alone on its worktree. */
 static void open_workspace(char worktree[256]) {
-  char user[64];
+  char user[64], problem[256];
   const char *asked_engine = getenv("JVS_ENGINE"), *control = find_workspace(worktree);
-  if ((asked_engine && *asked_engine) || !control || is_there(path_of("%s/config.json", control)) || !user_name(user)) become_node();
+  if ((asked_engine && *asked_engine) || !control || is_there(path_of("%s/config.json", control)) ||
+      !is_there(path_of("%s/locks", control)) || !user_name(user))
+    become_node();
   /* Everything that this reads may change until it is locked. */
   session.control = must_strdup(control);
   if (lock_file("store", LOCK_SH | LOCK_NB) < 0 || lock_file(path_of("worktree-%s", worktree), LOCK_EX | LOCK_NB) < 0) become_node();
   free(session.control);
   session.control = NULL;
-  if (!session_open(control, user) || !nothing_intended() || session.log.collection.at || !log_find_worktree(&session.log, worktree) ||
+  if (!session_open(control, user, problem) || !nothing_intended() || session.log.collection.at || !log_find_worktree(&session.log, worktree) ||
       !is_there(payload_of(worktree)))
     become_node();
 }

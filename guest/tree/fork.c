@@ -22,8 +22,10 @@ static bool clone_whole(const struct snapshot *base, const char *payload, const 
   if (strcmp(storage, "tree") != 0 || !json_field(base->record, "partial_paths", &partial) || !json_is(partial, "null")) return false;
   const char *tree = path_of("%s/trees/%s", session.control, base->id), *tree_index = path_of("%s.index", tree);
   if (json_field_string(base->record, "engine", engine, sizeof engine) && strcmp(engine, engine_names[ENGINE_JUICEFS]) == 0) {
-    if (!juicefs_clone(tree, payload, reason)) die("unsupported", "`juicefs clone` failed: %s", reason);
-    return true;
+    if (juicefs_clone(tree, payload, reason)) return true;
+    notice("`juicefs clone` failed: %s: copying instead", reason);
+    remove_tree(payload);
+    return false;
   }
   if (!is_subvolume(tree)) return false;
   subvolume_snapshot(tree, payload, false);
@@ -76,6 +78,14 @@ static void make_directory(const char *path, unsigned mode, bool may_exist) {
   } else if (errno != EEXIST || !may_exist) die_errno("create", path);
 }
 
+void make_payload(const char *path, unsigned mode) {
+  /* A workspace that was made on btrfs may have been copied elsewhere. */
+  if (strcmp(session.engine, engine_names[ENGINE_BTRFS]) == 0 && strcmp(filesystem_name(session.root), "btrfs") == 0) {
+    subvolume_create(path);
+    if (chmod(path, mode) != 0) die_errno("change the mode of", path);
+  } else make_directory(path, mode, false);
+}
+
 void fork_worktree(const char *name, const char *base, unsigned mode) {
   const struct snapshot *from = base ? log_find(&session.log, base) : NULL;
   if (base && !from) die("not_found", "there is no snapshot %s", base);
@@ -95,9 +105,7 @@ void fork_worktree(const char *name, const char *base, unsigned mode) {
   unlink(index);
   if (from && clone_whole(from, payload, index)) json_field_string(from->record, "payload_root_hash", hash, sizeof hash);
   else {
-    if (strcmp(session.engine, engine_names[ENGINE_BTRFS]) == 0) subvolume_create(payload);
-    else if (mkdir(payload, 0700) != 0) die_errno("create", payload);
-    if (chmod(payload, mode) != 0) die_errno("change the mode of", payload);
+    make_payload(payload, mode);
     if (from) fill(from, payload, index, hash);
   }
   kill_point("fork-filled");

@@ -7,4 +7,7 @@
 /* `base` is the id of what it shall hold; NULL: nothing. `mode` is that of its directory. */
 void fork_worktree(const char *name, const char *base, unsigned mode);
 
+/* The directory of a worktree: a subvolume where the workspace uses them. */
+void make_payload(const char *path, unsigned mode);
+
 #endif

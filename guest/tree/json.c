@@ -15,7 +15,7 @@ static const char *skip_string(const char *at, const char *end) {
   for (at++; at < end && *at != '"'; at++) {
     if ((unsigned char)*at < 0x20) return NULL;
     if (*at != '\\') continue;
-    if (++at == end || !strchr("\"\\/bfnrtu", *at)) return NULL;
+    if (++at == end || !*at || !strchr("\"\\/bfnrtu", *at)) return NULL;
     for (int digit = 0; *at == 'u' && digit < 4; digit++)
       if (end - at < 5 || !isxdigit((unsigned char)at[digit + 1])) return NULL;
   }

@@ -80,7 +80,7 @@ static struct worktree *worktree_called(const struct log *log, struct json name)
 
 static bool or_null(struct json value, bool (*kind)(struct json)) { return kind(value) || json_is(value, "null"); }
 
-static bool is_record(struct json record, struct snapshot *out) {
+bool is_record(struct json record, struct snapshot *out) {
   enum { ID, PARENT, WORKTREE, AT, NOTE, TAGS, ENGINE, REQUESTED, STORAGE, HASH, ROOT, PATHS, AUTOMATIC, FILES, BYTES, NEW_BYTES, FIELDS };
   static const char *const keys[FIELDS] = {"snapshot_id", "parent_id",        "worktree_name",     "created_at", "note",          "tags",
                                            "engine",      "requested_engine", "storage",           "payload_root_hash", "root", "partial_paths",
@@ -189,7 +189,7 @@ static bool begin_collection(struct log *log, struct json data) {
   while (good && json_next(&gone, &id)) {
     good = json_string(id, name, sizeof name);
     const struct id_key key = key_of(name);
-    if (good) *map_at(&named, key.a, key.b) = log;
+    if (good) *map_at(&named, key.a, key.b) = *map_at(&log->collected, key.a, key.b) = log;
   }
   size_t kept = 0;
   for (size_t i = 0; i < log->snapshot_count; i++) {
@@ -235,8 +235,7 @@ static bool add_line(struct log *log, struct json line) {
   return strcmp(type, "init") == 0 || strcmp(type, "repair") == 0;
 }
 
-/* All of a file; NULL when it cannot be read. */
-static char *read_whole(int fd, size_t *len) {
+char *read_whole(int fd, size_t *len) {
   struct stat stat;
   if (fstat(fd, &stat) != 0) return NULL;
   char *text = must_alloc((size_t)stat.st_size + 1);
@@ -246,6 +245,7 @@ static char *read_whole(int fd, size_t *len) {
     if (got <= 0) break;
     *len += (size_t)got;
   }
+  text[*len] = 0;
   return text;
 }
 
@@ -256,6 +256,7 @@ static void forget_all(struct log *log) {
   free(log->snapshots);
   free(log->worktrees);
   free(log->pins);
+  free(log->collected.slots);
   *log = (struct log){.path = log->path, .fd = log->fd};
 }
 
@@ -286,19 +287,37 @@ bool log_open(struct log *log, const char *path) {
   memset(log, 0, sizeof *log);
   log->path = must_strdup(path);
   log->fd = open(path, O_RDWR | O_CLOEXEC);
+  if (log->fd < 0 && errno == ENOENT) {
+    snprintf(log->problem, sizeof log->problem, "the workspace's log is missing");
+    return false;
+  }
   if (log->fd < 0) die_errno("open", path);
   return read_lines(log);
 }
 
+/* Whether the file that is open is still the log: one that was rebuilt is another file. */
+static bool is_current(const struct log *log) {
+  struct stat opened, named;
+  return log->fd >= 0 && fstat(log->fd, &opened) == 0 && stat(log->path, &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
 bool log_refresh(struct log *log) {
   struct stat stat;
+  if (!is_current(log)) {
+    char *path = must_strdup(log->path);
+    log_close(log);
+    const bool good = log_open(log, path);
+    free(path);
+    return good;
+  }
   if (fstat(log->fd, &stat) != 0) die_errno("stat", log->path);
   return ((size_t)stat.st_size == log->len && !*log->problem) || read_lines(log);
 }
 
 void log_close(struct log *log) {
   forget_all(log);
-  close(log->fd);
+  if (log->fd >= 0) close(log->fd);
   free(log->path);
   memset(log, 0, sizeof *log);
 }
@@ -307,6 +326,11 @@ const struct snapshot *log_find(const struct log *log, const char *id) {
   for (size_t i = log->snapshot_count; i-- > 0;)
     if (strcmp(log->snapshots[i].id, id) == 0) return &log->snapshots[i];
   return NULL;
+}
+
+bool log_collected(const struct log *log, const char *id) {
+  const struct id_key key = key_of(id);
+  return map_get(&log->collected, key.a, key.b);
 }
 
 const struct snapshot *log_find_tagged(const struct log *log, const char *tag) {
@@ -363,24 +387,22 @@ static void write_at_end(struct log *log, const struct buf *line, bool durable) 
   die_errno("write", log->path);
 }
 
-void log_append(struct log *log, const char *by, const char *type, const struct buf *data, bool durable) {
-  char at[32], hash[65];
+static struct json json_of(const struct buf *text) {
+  return (struct json){(char *)text->data, (char *)text->data + text->len};
+}
+
+static void append_line(struct log *log, struct json at, struct json by, const char *type, struct json data, bool durable) {
+  char hash[65];
   uint8_t digest[32];
-  struct stat stat;
-  if (!log_refresh(log)) die("corrupt", "%s", log->problem);
-  if (fstat(log->fd, &stat) != 0) die_errno("stat", log->path);
-  if ((size_t)stat.st_size > log->len && ftruncate(log->fd, (off_t)log->len) != 0) die_errno("write", log->path);
-  now_text(at);
-  struct buf name = {0}, line = {0};
-  buf_json(&name, by, strlen(by));
-  const int name_len = (int)name.len, data_len = (int)data->len;
-  buf_text(&line, "[%" PRIu64 ",\"%s\",%.*s,\"%s\",%.*s,\"%s\"]", log->seq + 1, at, name_len, (char *)name.data, type, data_len,
-           (char *)data->data, log->last_hash);
+  struct buf line = {0};
+  const int at_len = (int)(at.end - at.at), by_len = (int)(by.end - by.at), data_len = (int)(data.end - data.at);
+  buf_text(&line, "[%" PRIu64 ",%.*s,%.*s,\"%s\",%.*s,\"%s\"]", log->seq + 1, at_len, at.at, by_len, by.at, type, data_len, data.at,
+           log->last_hash);
   sha256(line.data, line.len, digest);
   hex_of(digest, sizeof digest, hash);
   line.len = 0;
-  buf_text(&line, "{\"seq\":%" PRIu64 ",\"at\":\"%s\",\"by\":%.*s,\"type\":\"%s\",\"data\":%.*s,\"prev\":\"%s\",\"hash\":\"%s\"}\n",
-           log->seq + 1, at, name_len, (char *)name.data, type, data_len, (char *)data->data, log->last_hash, hash);
+  buf_text(&line, "{\"seq\":%" PRIu64 ",\"at\":%.*s,\"by\":%.*s,\"type\":\"%s\",\"data\":%.*s,\"prev\":\"%s\",\"hash\":\"%s\"}\n",
+           log->seq + 1, at_len, at.at, by_len, by.at, type, data_len, data.at, log->last_hash, hash);
   struct json parsed;
   struct log alone = {.fd = -1};
   if (!json_parse((char *)line.data, line.len, &parsed) || !add_line(&alone, parsed))
@@ -389,8 +411,26 @@ void log_append(struct log *log, const char *by, const char *type, const struct 
   write_at_end(log, &line, durable);
   log->len += line.len;
   keep_text(log, (char *)line.data);
-  free(name.data);
   add_line(log, parsed);
+}
+
+void log_append(struct log *log, const char *by, const char *type, const struct buf *data, bool durable) {
+  char now[32];
+  struct stat stat;
+  if (!log_refresh(log)) die("corrupt", "%s", log->problem);
+  if (fstat(log->fd, &stat) != 0) die_errno("stat", log->path);
+  if ((size_t)stat.st_size > log->len && ftruncate(log->fd, (off_t)log->len) != 0) die_errno("write", log->path);
+  now_text(now);
+  struct buf at = {0}, name = {0};
+  buf_json(&at, now, strlen(now));
+  buf_json(&name, by, strlen(by));
+  append_line(log, json_of(&at), json_of(&name), type, json_of(data), durable);
+  free(at.data);
+  free(name.data);
+}
+
+void log_add(struct log *log, struct json at, struct json by, const char *type, struct json data) {
+  append_line(log, at, by, type, data, false);
 }
 
 static void add_json(struct buf *out, const char *key, struct json value) {
@@ -442,9 +482,13 @@ void log_state(const struct log *log, struct buf *out) {
   } else buf_text(out, "null");
 }
 
+/* Of the last line: its writer died, and it did not happen. */
+static const char cut_short[] = "is cut short";
+
 static void report(struct buf *problems, size_t line, const char *problem, const char *snapshot) {
   buf_text(problems, "%s{\"line\":%zu,\"problem\":\"%s\",\"snapshot\":", problems->len ? "," : "", line, problem);
-  buf_text(problems, *snapshot ? "\"%s\"}" : "null}", snapshot);
+  buf_text(problems, *snapshot ? "\"%s\"" : "null", snapshot);
+  buf_text(problems, ",\"torn\":%s}", problem == cut_short ? "true" : "false");
 }
 
 /* What the hash of a line covers, as it was put together when the line was written. */
@@ -465,38 +509,57 @@ static bool hash_of_line(struct json line, char out[65]) {
   return whole;
 }
 
+static bool read_line(struct json line, struct log_line *out) {
+  struct json record;
+  struct snapshot snapshot = {0};
+  char found[65];
+  if (!json_field_number(line, "seq", &out->seq) || !json_field(line, "at", &out->at) || !is_string(out->at) ||
+      !json_field(line, "by", &out->by) || !is_string(out->by) || !json_field_string(line, "type", out->type, sizeof out->type) ||
+      !json_field(line, "data", &out->data) || !json_field_string(line, "prev", out->prev, sizeof out->prev) ||
+      !json_field_string(line, "hash", out->hash, sizeof out->hash) || !hash_of_line(line, found))
+    return false;
+  struct log alone = {.fd = -1};
+  const bool adds_up = add_line(&alone, line);
+  forget_all(&alone);
+  if (!adds_up) return false;
+  out->is_whole = strcmp(found, out->hash) == 0;
+  if (strcmp(out->type, "snapshot") == 0 && json_field(out->data, "snapshot", &record) && is_record(record, &snapshot))
+    strcpy(out->snapshot, snapshot.id);
+  return true;
+}
+
+bool log_next_line(const char **at, const char *end, struct log_line *out) {
+  const char *stop = *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
+  if (!stop) return false;
+  memset(out, 0, sizeof *out);
+  struct json line;
+  out->parses = json_parse(*at, (size_t)(stop - *at), &line) && read_line(line, out);
+  *at = stop + 1;
+  return true;
+}
+
 void log_check(const char *path, struct buf *problems) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {
+    report(problems, 0, "is missing", "");
+    return;
+  }
   if (fd < 0) die_errno("open", path);
-  struct log log = {.fd = -1};
   size_t len, number = 0;
   char *text = read_whole(fd, &len), before[65] = FIRST_HASH;
   close(fd);
   if (!text) die_errno("read", path);
-  for (const char *at = text, *end = text + len; at < end;) {
-    const char *stop = memchr(at, '\n', (size_t)(end - at));
+  const char *at = text;
+  for (struct log_line line; log_next_line(&at, text + len, &line); strcpy(before, line.hash)) {
     number++;
-    if (!stop) {
-      report(problems, number, "is cut short", "");
-      break;
-    }
-    struct json line, data, record;
-    struct snapshot snapshot = {0};
-    uint64_t seq = 0;
-    char hash[65] = "", prev[65] = "", found[65] = "";
-    if (!json_parse(at, (size_t)(stop - at), &line) || !add_line(&log, line) || !json_field_number(line, "seq", &seq) ||
-        !json_field_string(line, "prev", prev, sizeof prev) || !json_field_string(line, "hash", hash, sizeof hash) ||
-        !hash_of_line(line, found))
-      report(problems, number, "cannot be read", "");
+    if (!line.parses) report(problems, number, "cannot be read", "");
     else {
-      if (json_field(line, "data", &data) && json_field(data, "snapshot", &record)) is_record(record, &snapshot);
-      if (strcmp(prev, before) != 0) report(problems, number, "does not follow the line before it", snapshot.id);
-      if (seq != number) report(problems, number, "has the wrong number", snapshot.id);
-      if (strcmp(found, hash) != 0) report(problems, number, "does not match its hash: it was edited", snapshot.id);
+      if (strcmp(line.prev, before) != 0) report(problems, number, "does not follow the line before it", line.snapshot);
+      if (line.seq != number) report(problems, number, "has the wrong number", line.snapshot);
+      if (!line.is_whole) report(problems, number, "does not match its hash: it was edited", line.snapshot);
     }
-    strcpy(before, hash);
-    at = stop + 1;
   }
-  forget_all(&log);
+  if (!number) report(problems, 0, "is empty", "");
+  if (at < text + len) report(problems, number + 1, cut_short, "");
   free(text);
 }

@@ -37,18 +37,21 @@ struct log {
   struct worktree *worktrees;
   struct pin *pins;
   size_t snapshot_count, worktree_count, pin_count;
+  struct map collected;   /* ids of snapshots that collections took */
   struct json collection; /* of the line that began a collection which has not ended; `at` is NULL: none */
   struct buf texts;       /* what all of these point into: char *, each to be freed */
   char problem[256];      /* why it cannot be read */
 };
 
-/* Opens and reads it; false with a `problem`. Dies where the file cannot be opened. */
+/* Opens and reads it; false with a `problem`. Dies where the file is there and cannot be opened. */
 bool log_open(struct log *log, const char *path);
 /* Reads it again where others have added to it meanwhile; false with a `problem`. */
 bool log_refresh(struct log *log);
 void log_close(struct log *log);
 
 const struct snapshot *log_find(const struct log *log, const char *id);
+/* Whether a collection took it. */
+bool log_collected(const struct log *log, const char *id);
 /* The newest that carries this tag. */
 const struct snapshot *log_find_tagged(const struct log *log, const char *tag);
 const struct worktree *log_find_worktree(const struct log *log, const char *name);
@@ -58,11 +61,29 @@ void log_new_id(const struct log *log, char out[ID_LEN + 1]);
 /* Adds a line, and what it says. The caller holds the lock of the log. What is not `durable` may be lost with the power. */
 void log_append(struct log *log, const char *by, const char *type, const struct buf *data, bool durable);
 
+/* Adds lines that say what happened at another time, for a log that is written anew: `at` and `by` are JSON strings. */
+void log_add(struct log *log, struct json at, struct json by, const char *type, struct json data);
+
 /* All that the log adds up to, as JSON. */
 void log_state(const struct log *log, struct buf *out);
 /* Compares every line with its hash and with the line before it. Adds objects with `line`, `problem` and `snapshot` (an id or null),
    separated by commas. */
 void log_check(const char *path, struct buf *problems);
+
+/* One line of a log that may be damaged. */
+struct log_line {
+  struct json at, by, data; /* where it `parses` */
+  char type[32], prev[65], hash[65];
+  uint64_t seq;
+  bool parses, is_whole; /* is_whole: it is as it was written */
+  char snapshot[ID_LEN + 1]; /* that it took; empty: none */
+};
+/* Reads the lines of a log one by one, from `*at` to `end`. False after the last one, and for one that does not end. */
+bool log_next_line(const char **at, const char *end, struct log_line *out);
+/* All of a file, with a NUL after it, for the caller to free; NULL when it cannot be read. */
+char *read_whole(int fd, size_t *len);
+/* Whether this is the record of a snapshot; `out` points into it. */
+bool is_record(struct json record, struct snapshot *out);
 
 /* As Date.toISOString() writes it. */
 void now_text(char out[32]);

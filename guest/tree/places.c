@@ -155,10 +155,23 @@ void copy_file(const char *from, const char *to) {
   close(out);
 }
 
-void punch(const char *path, uint64_t offset, uint64_t len) {
+static void write_zeros(int fd, uint64_t offset, uint64_t len, const char *path) {
+  static const uint8_t zeros[4096];
+  while (len) {
+    const ssize_t wrote = pwrite(fd, zeros, len < sizeof zeros ? (size_t)len : sizeof zeros, (off_t)offset);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) die_errno("write", path);
+    offset += (uint64_t)wrote;
+    len -= (uint64_t)wrote;
+  }
+}
+
+void punch(const char *path, uint64_t offset, uint64_t len, bool erase) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) die_errno("open", path);
-  if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)len) != 0 && errno != EOPNOTSUPP)
-    die_errno("free a part of", path);
+  if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)len) != 0) {
+    if (errno != EOPNOTSUPP) die_errno("free a part of", path);
+    if (erase) write_zeros(fd, offset, len, path);
+  }
   close(fd);
 }

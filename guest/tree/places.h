@@ -13,6 +13,7 @@ void subvolume_snapshot(const char *from, const char *to, bool read_only);
 void remove_tree(const char *path);
 /* Shares the bytes where the filesystem can. */
 void copy_file(const char *from, const char *to);
-void punch(const char *path, uint64_t offset, uint64_t len);
+/* Gives a part of a file back to the filesystem where that is possible. With `erase`, its bytes are zeros afterwards in any case. */
+void punch(const char *path, uint64_t offset, uint64_t len, bool erase);
 
 #endif

@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "fork.h"
 #include "places.h"
+#include "records.h"
 #include "restore-worktree.h"
 #include "verify.h"
 
@@ -78,9 +79,17 @@ static void say_scan(struct buf *out, struct scan_result *result) {
 
 static void use_session(void) { session_use(need("store"), need("by")); }
 
+/* A problem is an answer: who asks may hold locks, and mean to mend it. */
 static void do_state(void) {
-  use_session();
+  char problem[256];
   struct buf out = {0};
+  if (!session_open(need("store"), need("by"), problem)) {
+    buf_text(&out, "{\"problem\":");
+    buf_json(&out, problem, strlen(problem));
+    buf_text(&out, "}");
+    answer(&out);
+    return;
+  }
   buf_text(&out, "{");
   log_state(&session.log, &out);
   buf_text(&out, "}");
@@ -122,6 +131,25 @@ static void do_check_log(void) {
   log_check(need("path"), &problems);
   buf_text(&out, "{\"problems\":[%.*s]}", (int)problems.len, problems.len ? (char *)problems.data : "");
   free(problems.data);
+  answer(&out);
+}
+
+static void do_records(void) {
+  use_session();
+  struct buf records = {0}, out = {0};
+  records_list(need("store"), &session.log, &records);
+  buf_text(&out, "{\"records\":[");
+  buf_add(&out, records.data, records.len);
+  buf_text(&out, "]}");
+  free(records.data);
+  answer(&out);
+}
+
+static void do_rebuild_log(void) {
+  struct rebuilt rebuilt;
+  log_rebuild(need("store"), need("by"), need("repoId"), need("engine"), need("kept"), &rebuilt);
+  struct buf out = {0};
+  buf_text(&out, "{\"kept\":%" PRIu64 ",\"restored\":%" PRIu64 ",\"lost\":%" PRIu64 "}", rebuilt.kept, rebuilt.restored, rebuilt.lost);
   answer(&out);
 }
 
@@ -263,11 +291,14 @@ static void do_simple(void) {
   if (strcmp(name, "fork") == 0) {
     use_session();
     fork_worktree(need("worktree"), maybe("base"), (unsigned)strtoul(need("mode"), NULL, 8));
+  } else if (strcmp(name, "make-payload") == 0) {
+    use_session();
+    make_payload(payload_of(need("worktree")), (unsigned)strtoul(need("mode"), NULL, 8));
   } else if (strcmp(name, "drop") == 0) end_of_now();
   else if (strcmp(name, "subvolume-create") == 0) subvolume_create(need("path"));
   else if (strcmp(name, "remove") == 0) remove_tree(need("path"));
   else if (strcmp(name, "punch") == 0)
-    punch(need("path"), strtoull(need("offset"), NULL, 10), strtoull(need("len"), NULL, 10));
+    punch(need("path"), strtoull(need("offset"), NULL, 10), strtoull(need("len"), NULL, 10), yes("erase"));
   else die("internal", "unknown request: %s", name);
   answer_text("{}");
 }
@@ -278,7 +309,8 @@ static void handle(void) {
     void (*work)(void);
   } kinds[] = {{"state", do_state},     {"append", do_append}, {"check-log", do_check_log}, {"snapshot", do_snapshot},
                {"restore", do_restore}, {"peek", do_peek},     {"scan", do_scan},           {"verify", do_verify},
-               {"lock", do_lock},       {"unlock", do_unlock}, {"probe", do_probe},         {"begin-log", do_begin_log}};
+               {"lock", do_lock},       {"unlock", do_unlock}, {"probe", do_probe},         {"begin-log", do_begin_log},
+               {"records", do_records}, {"rebuild-log", do_rebuild_log}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(kinds[i].name, words[0]) != 0) continue;
     kinds[i].work();

@@ -49,9 +49,9 @@ static bool read_repository(char problem[256]) {
   char text[4096];
   const char *path = path_of("%s/repository.json", session.control);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) die_errno("open", path);
-  const ssize_t len = read(fd, text, sizeof text);
-  close(fd);
+  if (fd < 0 && errno != ENOENT) die_errno("open", path);
+  const ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof text);
+  if (fd >= 0) close(fd);
   struct json record;
   uint64_t version;
   if (len > 0 && json_parse(text, (size_t)len, &record) && json_field_number(record, "format_version", &version) &&
@@ -61,37 +61,31 @@ static bool read_repository(char problem[256]) {
   return false;
 }
 
-static bool open_or_refresh(const char *control, const char *by, char problem[256]) {
-  if (session.control && strcmp(session.control, control) != 0) {
-    log_close(&session.log);
-    free(session.control);
-    free(session.root);
-    free(session.by);
-    memset(&session, 0, sizeof session);
+static void forget_session(void) {
+  if (session.log.path) log_close(&session.log);
+  free(session.control);
+  free(session.root);
+  free(session.by);
+  memset(&session, 0, sizeof session);
+}
+
+bool session_open(const char *control, const char *by, char problem[256]) {
+  if (session.control && strcmp(session.control, control) != 0) forget_session();
+  if (!session.control) {
+    session.control = must_strdup(control);
+    session.root = must_strdup(control);
+    session.by = must_strdup(by);
+    *strrchr(session.root, '/') = 0;
   }
-  if (session.control) {
-    const bool good = log_refresh(&session.log);
-    if (!good) strcpy(problem, session.log.problem);
-    return good;
-  }
-  session.control = must_strdup(control);
-  session.root = must_strdup(control);
-  session.by = must_strdup(by);
-  *strrchr(session.root, '/') = 0;
   if (!read_repository(problem)) return false;
-  const bool good = log_open(&session.log, path_of("%s/log.jsonl", control));
+  const bool good = session.log.path ? log_refresh(&session.log) : log_open(&session.log, path_of("%s/log.jsonl", control));
   if (!good) strcpy(problem, session.log.problem);
   return good;
 }
 
 void session_use(const char *control, const char *by) {
   char problem[256];
-  if (!open_or_refresh(control, by, problem)) die("corrupt", "%s", problem);
-}
-
-bool session_open(const char *control, const char *by) {
-  char problem[256];
-  return open_or_refresh(control, by, problem);
+  if (!session_open(control, by, problem)) die("corrupt", "%s", problem);
 }
 
 bool user_name(char out[64]) {

@@ -20,8 +20,8 @@ char *index_of(const char *worktree);
 
 /* Opens the workspace with this control directory, or looks again at the one that is open. Dies where it cannot be read. */
 void session_use(const char *control, const char *by);
-/* The same without dying. False where it cannot be read. */
-bool session_open(const char *control, const char *by);
+/* The same without dying. False where it cannot be read, with the `problem`. */
+bool session_open(const char *control, const char *by, char problem[256]);
 /* From /etc/passwd alone: other sources of names need libraries that a static program cannot load. False: it is not there. */
 bool user_name(char out[64]);
 

@@ -36,6 +36,7 @@ void store_begin_pack(struct store *store, uint64_t pack_id, bool temporary) {
   store->pack_id = pack_id;
   store->pack_is_temporary = temporary;
   store->pack_len = 0;
+  store->only_record = false;
   store->pending.len = 0;
   /* One of this name may have been begun before. */
   for (unsigned i = 0; i < OPEN_PACKS; i++) {
@@ -185,7 +186,7 @@ void store_end_pack(struct store *store, bool keep) {
     if (store->blob_count) sync_all(store);
     for (size_t i = 0; i < store->blob_count; i++) place_blob(store, &store->blobs[i]);
     sync_all(store);
-  } else if (keep && store->pack_fd >= 0 && fdatasync(store->pack_fd) != 0) die_errno("sync", "the new pack");
+  } else if (keep && store->pack_fd >= 0 && !store->only_record && fdatasync(store->pack_fd) != 0) die_errno("sync", "the new pack");
   for (size_t i = 0; !keep && i < store->blob_count; i++) unlinkat(store->dir, store->blobs[i].temporary, 0);
   free(store->blobs);
   free(store->blobs_by_hash.slots);

@@ -11,6 +11,7 @@
 
 #include "engine.h"
 #include "places.h"
+#include "records.h"
 
 #define CLONE_ATTEMPTS 3
 #define INSTANT_ATTEMPTS 10
@@ -188,15 +189,20 @@ static void record_of(const struct taking *taking, struct buf *out) {
            request->automatic ? "true" : "false", taken->files, taken->bytes, taken->new_bytes);
 }
 
-static void append_snapshot(struct taking *taking) {
-  struct buf record = {0}, data = {0};
+/* What the log will say about it, which also ends the pack. */
+static void write_record(struct taking *taking, struct buf *data) {
+  struct taken *taken = taking->taken;
+  struct buf record = {0};
+  now_text(taken->at);
+  taken->files = taking->found.files;
+  taken->bytes = taking->found.bytes;
+  taken->new_bytes = taking->store.new_bytes;
   record_of(taking, &record);
-  buf_text(&data, "{\"snapshot\":%.*s,\"saved_root_hash\":", (int)record.len, (char *)record.data);
-  buf_text(&data, taking->request->only.count ? "null}" : "\"%s\"}", taking->taken->hash);
-  commit("snapshot", &data, true);
+  buf_text(data, "{\"snapshot\":%.*s,\"saved_root_hash\":", (int)record.len, (char *)record.data);
+  buf_text(data, taking->request->only.count ? "null}" : "\"%s\"}", taken->hash);
+  record_append(&taking->store, data);
   buf_add(&record, "", 1);
-  taking->taken->record = (char *)record.data;
-  free(data.data);
+  taken->record = (char *)record.data;
 }
 
 /* A second name for an index, which is only ever replaced; but for its basis, which then is a snapshot of the same tree and keeps the
@@ -255,11 +261,13 @@ void take(const struct take_request *request, struct taken *taken) {
   if (!taking.whole_tree) take_files(&taking);
   strcpy(taken->engine, engine_names[taking.engine]);
   const bool known = request->automatic && is_known(taking.worktree, &taking.found, request->target_hash);
+  taken->root = taking.found.root;
+  hash_text(&taken->root, taken->hash);
+  struct buf data = {0};
+  if (!known) write_record(&taking, &data);
   store_end_pack(&taking.store, !known);
   close(taking.store.dir);
   kill_point("scan-stored");
-  taken->root = taking.found.root;
-  hash_text(&taken->root, taken->hash);
   kill_point("snapshot-stored");
   if (known) {
     drop(&taking);
@@ -267,11 +275,8 @@ void take(const struct take_request *request, struct taken *taken) {
   }
   if (taking.found.sockets)
     notice("%" PRIu64 " sockets were left out: they mean nothing without their process", taking.found.sockets);
-  now_text(taken->at);
-  taken->files = taking.found.files;
-  taken->bytes = taking.found.bytes;
-  taken->new_bytes = taking.store.new_bytes;
-  append_snapshot(&taking);
+  commit("snapshot", &data, true);
+  free(data.data);
   kill_point("snapshot-committed");
   adopt_index(&taking);
   kill_point("snapshot-indexed");

@@ -21,26 +21,26 @@ struct round {
   size_t count;
 };
 
-/* Marks what was found good, by where it is stored. */
-static struct map good;
+/* Marks what was found good, by where it is stored; directories also without what is in them. */
+static struct map good, good_without_contents;
 static char yes;
 
-static void *known_good(const struct record *record, struct location at) {
+static void *known_good(const struct map *good, const struct record *record, struct location at) {
   uint64_t a = at.pack, b = at.offset;
   if (at.pack == IN_BLOB) {
     memcpy(&a, record->hash, 8);
     memcpy(&b, record->hash + 8, 8);
   }
-  return map_get(&good, a, b);
+  return map_get(good, a, b);
 }
 
-static void mark_good(const struct record *record, struct location at) {
+static void mark_good(struct map *good, const struct record *record, struct location at) {
   uint64_t a = at.pack, b = at.offset;
   if (at.pack == IN_BLOB) {
     memcpy(&a, record->hash, 8);
     memcpy(&b, record->hash + 8, 8);
   }
-  *map_at(&good, a, b) = &yes;
+  *map_at(good, a, b) = &yes;
 }
 
 static void report(struct verify_result *result, const char *path, const char *problem) {
@@ -59,7 +59,8 @@ static void check_one(void *context, size_t at, struct content_memory *memory) {
 
 static bool verify_node(struct store *store, struct verify_result *result, bool contents, const struct record *record,
                         struct location at, const char *path, bool top) {
-  if (known_good(record, at)) return true;
+  struct map *known = contents ? &good : &good_without_contents;
+  if (known_good(known, record, at)) return true;
   struct node node;
   if (!node_try_load(store, at, record->hash, top, &node)) {
     report(result, *path ? path : ".", "the stored directory is missing or does not match its hash");
@@ -78,7 +79,7 @@ static bool verify_node(struct store *store, struct verify_result *result, bool 
     *buf_room(&child, 1) = 0;
     if (entry->record->type == 'd') {
       if (!verify_node(store, result, contents, entry->record, node.locations[cursor.index], (char *)child.data, false)) sound = false;
-    } else if (entry->record->type == 'f' && contents && entry->record->size && !known_good(entry->record, node.locations[cursor.index])) {
+    } else if (entry->record->type == 'f' && contents && entry->record->size && !known_good(&good, entry->record, node.locations[cursor.index])) {
       round.checks = must_realloc(round.checks, (round.count + 1) * sizeof *round.checks);
       round.checks[round.count++] = (struct check){*entry->record, node.locations[cursor.index], (char *)child.data, NULL};
       bytes += entry->record->size;
@@ -92,13 +93,12 @@ static bool verify_node(struct store *store, struct verify_result *result, bool 
     if (round.checks[i].problem) {
       report(result, round.checks[i].path, round.checks[i].problem);
       sound = false;
-    } else mark_good(&round.checks[i].record, round.checks[i].location);
+    } else mark_good(&good, &round.checks[i].record, round.checks[i].location);
     free(round.checks[i].path);
   }
   free(round.checks);
   node_free(&node);
-  /* A tree that was looked at without its contents is not known to be good. */
-  if (sound && contents) mark_good(record, at);
+  if (sound) mark_good(known, record, at);
   return sound;
 }
 

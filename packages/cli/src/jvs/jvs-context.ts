@@ -24,19 +24,38 @@ export class JvsContext implements Disposable {
     this.io.stderr.write(`jvs: ${printable(message)}\n`);
   };
 
+  async #openWorkspace(): Promise<Workspace> {
+    this.#workspace ??= await Workspace.open({
+      directory: this.directory,
+      notice: this.notice,
+      env: this.io.env,
+      progress: !this.args.has('no-progress'),
+    });
+    return this.#workspace;
+  }
+
+  #readSettings({ session }: Workspace): void {
+    if (session.settings.output_format === 'json') this.#json = true;
+  }
+
   /** Opens the workspace around the directory; what killed commands left is settled first. */
   async open(): Promise<Workspace> {
-    if (!this.#workspace) {
-      this.#workspace = await Workspace.open({
-        directory: this.directory,
-        notice: this.notice,
-        env: this.io.env,
-        progress: !this.args.has('no-progress'),
-      });
-      if (this.#workspace.session.settings.output_format === 'json') this.#json = true;
-      await this.#workspace.recover();
+    const workspace = await this.#openWorkspace();
+    this.#readSettings(workspace);
+    await workspace.recover();
+    return workspace;
+  }
+
+  /** The same for one that may be damaged in any way: to say how is up to the command. */
+  async openDamaged(): Promise<Workspace> {
+    const workspace = await this.#openWorkspace();
+    try {
+      this.#readSettings(workspace);
+      await workspace.recover();
+    } catch (error) {
+      this.notice(`not recovered: ${(error as Error).message}`);
     }
-    return this.#workspace;
+    return workspace;
   }
 
   get json(): boolean {

@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { decodeNode, type TreeEntry } from './tree-node.ts';
@@ -29,9 +29,11 @@ export class PackReader implements Disposable {
   }
 
   readNode(at: NodeLocation): TreeEntry[] {
+    const file = this.#open(at.pack);
+    if (at.offset + at.length > fstatSync(file).size)
+      throw new CoppiceError('corrupt', `the pack ${at.pack} is shorter than it was`);
     const bytes = Buffer.alloc(at.length);
-    const got = readSync(this.#open(at.pack), bytes, 0, at.length, at.offset);
-    if (got !== at.length) throw new CoppiceError('corrupt', `the pack ${at.pack} is shorter than it was`);
+    readSync(file, bytes, 0, at.length, at.offset);
     return decodeNode(bytes);
   }
 

@@ -1,3 +1,4 @@
+import { CoppiceError } from '@coppice/protocol/errors';
 import type { PackReader } from './pack-reader.ts';
 import { pathText } from './path-text.ts';
 import type { EntryType, TreeEntry } from './tree-node.ts';
@@ -57,6 +58,16 @@ export class TreeDifference {
   /** Sorted by path, directories before what they hold. Subtrees with the same hash are not read. */
   *between(before: TreeRoot | undefined, after: TreeRoot | undefined): Generator<EntryChange> {
     if (before?.hash === after?.hash) return;
+    try {
+      yield* this.#tops(before, after);
+    } catch (error) {
+      // A damaged directory may say that it lies within itself.
+      if (!(error instanceof RangeError)) throw error;
+      throw new CoppiceError('corrupt', 'a stored directory cannot be read', { cause: error });
+    }
+  }
+
+  *#tops(before: TreeRoot | undefined, after: TreeRoot | undefined): Generator<EntryChange> {
     const [left] = before ? this.#reader.readNode(before) : [];
     const [right] = after ? this.#reader.readNode(after) : [];
     yield* this.#directories(left, right, '');

@@ -93,7 +93,13 @@ export class TreeProgram {
   }
 
   #takeLine(line: string): void {
-    const answer = JSON.parse(line) as { notice?: string; error?: Failure };
+    let answer: { notice?: string; error?: Failure };
+    try {
+      answer = JSON.parse(line);
+    } catch (cause) {
+      this.#end(new CoppiceError('internal', 'coppice-tree gave an answer that is not JSON', { cause }));
+      return;
+    }
     if (answer.notice !== undefined) {
       this.#notice(answer.notice);
       return;

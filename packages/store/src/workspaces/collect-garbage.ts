@@ -5,7 +5,9 @@ import { writeFileAtomically } from './atomic-file.ts';
 import { listIntents } from './intent.ts';
 import { killPoint } from './kill-point.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
+import { requireSoundStore } from './sound-store.ts';
 import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
+import { listRecords, type StoredRecord } from './stored-records.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
 type Protection = 'head' | 'latest' | 'ancestor' | 'tag' | 'pin' | 'recent' | 'intent';
@@ -67,8 +69,8 @@ const protectionsOf = (
 };
 
 /** What would be freed if only `kept` remained. */
-const freeable = (session: WorkspaceSession, kept: Iterable<SnapshotRecord>): number => {
-  const needed = new NeededObjects(session.layout, kept);
+const freeable = async (session: WorkspaceSession, kept: Iterable<SnapshotRecord>): Promise<number> => {
+  const needed = new NeededObjects(session.layout, kept, await listRecords(session));
   let bytes = 0;
   for (const blob of storedBlobs(session.layout)) if (!needed.blobs.has(blob.name)) bytes += blob.bytes;
   for (const pack of storedPacks(session.layout)) {
@@ -80,7 +82,10 @@ const freeable = (session: WorkspaceSession, kept: Iterable<SnapshotRecord>): nu
   return bytes;
 };
 
-export const planCollection = (session: WorkspaceSession, options: CollectionOptions): CollectionPlan => {
+export const planCollection = async (
+  session: WorkspaceSession,
+  options: CollectionOptions,
+): Promise<CollectionPlan> => {
   const { layout, state } = session;
   const kept: SnapshotRecord[] = [];
   const toDelete: string[] = [];
@@ -101,17 +106,34 @@ export const planCollection = (session: WorkspaceSession, options: CollectionOpt
     keep_ancestors: options.keepAncestors,
     to_delete: toDelete,
     protected: protectedBy,
-    deletable_bytes: freeable(session, kept),
+    deletable_bytes: await freeable(session, kept),
   };
   writeFileAtomically(join(layout.plans, `${plan.plan_id}.json`), `${JSON.stringify(plan)}\n`);
   return plan;
+};
+
+const readPlan = (path: string): CollectionPlan => {
+  try {
+    const plan = JSON.parse(readFileSync(path, 'utf8')) as CollectionPlan;
+    const good =
+      typeof plan.plan_id === 'string' &&
+      typeof plan.created_at === 'string' &&
+      typeof plan.keep_ancestors === 'boolean' &&
+      plan.to_delete.every((id) => typeof id === 'string');
+    if (good) return plan;
+  } catch (error) {
+    if (!(error instanceof SyntaxError || error instanceof TypeError)) throw error;
+  }
+  throw new CoppiceError('corrupt', `the plan ${path} cannot be read`, {
+    hint: 'Delete it, and make another with `jvs gc plan`.',
+  });
 };
 
 export const loadPlan = (session: WorkspaceSession, planId: string | undefined): CollectionPlan => {
   const { plans } = session.layout;
   const all = readdirSync(plans)
     .filter((name) => name.endsWith('.json'))
-    .map((name) => JSON.parse(readFileSync(join(plans, name), 'utf8')) as CollectionPlan)
+    .map((name) => readPlan(join(plans, name)))
     .sort((a, b) => a.created_at.localeCompare(b.created_at));
   const plan = planId === undefined ? all.at(-1) : all.find((candidate) => candidate.plan_id === planId);
   if (plan) return plan;
@@ -122,9 +144,13 @@ export const loadPlan = (session: WorkspaceSession, planId: string | undefined):
 };
 
 /** Frees what no snapshot needs. Can be cut off and run again at any point. */
-const sweep = async (session: WorkspaceSession): Promise<number> => {
+const sweep = async (session: WorkspaceSession, records: readonly StoredRecord[]): Promise<number> => {
   const { layout, program, state } = session;
-  const needed = new NeededObjects(layout, state.snapshots.values());
+  const needed = new NeededObjects(layout, state.snapshots.values(), records);
+  // However small: a log that is rebuilt must not bring back what was collected.
+  const collected = new Map(
+    records.flatMap((record) => (record.fate === 'collected' ? [[record.pack, record]] : [])),
+  );
   let freed = 0;
   for (const tree of storedTrees(layout)) {
     if (needed.trees.has(tree)) continue;
@@ -141,6 +167,14 @@ const sweep = async (session: WorkspaceSession): Promise<number> => {
   const { packs } = needed;
   for (const pack of storedPacks(layout)) {
     if (packs.has(pack.name)) {
+      const record = collected.get(pack.name);
+      if (record)
+        await program.request('punch', {
+          path: pack.path,
+          offset: record.offset,
+          len: record.length,
+          erase: true,
+        });
       for (const { from, to } of needed.unneeded(pack.name, statSync(pack.path).size)) {
         if (to - from >= smallestHole)
           await program.request('punch', { path: pack.path, offset: from, len: to - from });
@@ -179,6 +213,7 @@ export const runCollection = async (
   plan: CollectionPlan,
 ): Promise<CollectionResult> => {
   refuseWhatChanged(session, plan);
+  await requireSoundStore(session);
   const present = plan.to_delete.filter((id) => session.state.snapshots.has(id));
   killPoint('gc-begin');
   await session.commit({
@@ -186,7 +221,7 @@ export const runCollection = async (
     data: { plan_id: plan.plan_id, snapshots: present, pid: process.pid },
   });
   killPoint('gc-marked');
-  const freed = await sweep(session);
+  const freed = await sweep(session, await listRecords(session));
   await session.commit({ type: 'gc_done', data: { plan_id: plan.plan_id, freed_bytes: freed } });
   rmSync(join(session.layout.plans, `${plan.plan_id}.json`), { force: true });
   return { plan_id: plan.plan_id, deleted: present.length, freed_bytes: freed };
@@ -196,7 +231,7 @@ export const runCollection = async (
 export const finishCollection = async (session: WorkspaceSession): Promise<CollectionResult | undefined> => {
   const plan = session.state.unfinishedCollection?.planId;
   if (!plan) return undefined;
-  const freed = await sweep(session);
+  const freed = await sweep(session, await requireSoundStore(session));
   await session.commit({ type: 'gc_done', data: { plan_id: plan, freed_bytes: freed } });
   rmSync(join(session.layout.plans, `${plan}.json`), { force: true });
   session.notice(`recovered: a collection that was cut off has been finished (${freed} bytes freed)`);

@@ -2,14 +2,14 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync } f
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram } from '../trees/tree-program.ts';
-import { writeFileAtomically } from './atomic-file.ts';
 import { parseEngine, probeEngines } from './engine.ts';
 import { killPoint } from './kill-point.ts';
 import { findWorkspace, WorkspaceLayout } from './layout.ts';
 import { checkName } from './names.ts';
+import { formatVersion, type RepositoryRecord, writeRepository } from './repository-record.ts';
 import type { EngineName } from './snapshot-record.ts';
 import type { WorkspaceEvent } from './workspace-event.ts';
-import { formatVersion, type RepositoryRecord, userName } from './workspace-session.ts';
+import { userName } from './workspace-session.ts';
 
 export interface CreateWorkspaceOptions {
   readonly parent: string;
@@ -49,7 +49,7 @@ const clearHalfMade = async (root: string, notice: (message: string) => void): P
 };
 
 /** The program's own umask is strict; the worktree's directory shall have the mode that mkdir would give it. */
-export const makeSubvolume = async (program: TreeProgram, path: string): Promise<void> => {
+const makeSubvolume = async (program: TreeProgram, path: string): Promise<void> => {
   await program.request('subvolume-create', { path });
   chmodSync(path, 0o777 & ~process.umask());
 };
@@ -113,7 +113,7 @@ export const createWorkspace = async (
     });
     killPoint('init-before-publish');
     // Last, as this file is what makes the directory a workspace.
-    writeFileAtomically(layout.repositoryFile, `${JSON.stringify(repository, null, 2)}\n`);
+    writeRepository(layout, repository);
     return { ...repository, root };
   } catch (error) {
     const cleaner = new TreeProgram();

@@ -1,12 +1,12 @@
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { TreeProgram } from '../trees/tree-program.ts';
-import { type EngineName, engineNames } from './snapshot-record.ts';
+import { type EngineName, engineNames, isEngineName } from './snapshot-record.ts';
 
 const aliases: Readonly<Record<string, EngineName>> = { juicefs: 'juicefs-clone', reflink: 'reflink-copy' };
 
 export const parseEngine = (name: string): EngineName => {
   const full = aliases[name] ?? name;
-  if ((engineNames as readonly string[]).includes(full)) return full as EngineName;
+  if (isEngineName(full)) return full;
   throw new CoppiceError('invalid_argument', `there is no engine ${JSON.stringify(name)}`, {
     hint: `The engines are: ${engineNames.join(', ')}.`,
   });

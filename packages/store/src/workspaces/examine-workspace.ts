@@ -1,22 +1,14 @@
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { CoppiceError } from '@coppice/protocol/errors';
-import { finishCollection } from './collect-garbage.ts';
-import { makeSubvolume } from './create-workspace.ts';
+import { existsSync } from 'node:fs';
 import { probeEngines } from './engine.ts';
+import { type Finding, guarded } from './finding.ts';
 import { listIntents } from './intent.ts';
-import { recoverWorkspace } from './recover.ts';
-import { restoreWorktree } from './restore-worktree.ts';
-import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
-import { checkLog, verifySnapshots } from './verify-snapshots.ts';
+import { leftovers } from './leftovers.ts';
+import { repairWorkspace } from './repair-workspace.ts';
+import { readRepository } from './repository-record.ts';
+import { readSettings } from './settings.ts';
+import { listRecords, lostRecords } from './stored-records.ts';
+import { checkLog, damagedTrees, verifySnapshots } from './verify-snapshots.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
-
-export interface Finding {
-  readonly severity: 'error' | 'warning' | 'info';
-  readonly category: 'log' | 'payload' | 'history' | 'intent' | 'leftover' | 'worktree' | 'engine';
-  readonly description: string;
-  readonly fix: string;
-}
 
 export interface Examination {
   readonly healthy: boolean;
@@ -33,16 +25,42 @@ export interface ExamineOptions {
   readonly repair: boolean;
 }
 
-const logFindings = async (session: WorkspaceSession): Promise<Finding[]> =>
-  (await checkLog(session)).map(({ line, problem }) => ({
-    severity: 'error',
+type Look = (session: WorkspaceSession) => Promise<readonly Finding[]>;
+
+const checkRepository: Look = async ({ layout }) => {
+  readRepository(layout);
+  return [];
+};
+
+const checkSettings: Look = async ({ layout }) => {
+  readSettings(layout);
+  return [];
+};
+
+const checkLines: Look = async (session) =>
+  (await checkLog(session)).map(({ line, problem, torn }) => ({
+    severity: torn ? 'info' : 'error',
     category: 'log',
-    description: `line ${line} of the log ${problem}`,
-    fix: 'Put log.jsonl back from a backup; nothing else can tell what it said.',
+    description: line === 0 ? `the log ${problem}` : `line ${line} of the log ${problem}`,
+    fix: torn
+      ? 'Its command was killed while it wrote that line, which counts for nothing. The next command removes it.'
+      : 'Run `jvs doctor --repair`: it rebuilds the log from its other lines and from the packs.',
   }));
 
-const checkHistory = (session: WorkspaceSession): Finding[] => {
-  const { state, layout } = session;
+/** Nobody is at work while the packs and the log are compared. */
+const checkLost: Look = async (session) => {
+  if (lostRecords(session, await listRecords(session)).length === 0) return [];
+  return session.withStore(false, async () =>
+    lostRecords(session, await listRecords(session)).map(({ snapshot_id: id }) => ({
+      severity: 'error',
+      category: 'history',
+      description: `the snapshot ${id} is stored, and the log does not name it`,
+      fix: 'Run `jvs doctor --repair`: it adds the snapshot to the log again.',
+    })),
+  );
+};
+
+const checkHistory: Look = async ({ state, layout }) => {
   const findings: Finding[] = [];
   for (const worktree of state.worktrees.values()) {
     if (!existsSync(layout.payload(worktree.name))) {
@@ -65,14 +83,14 @@ const checkHistory = (session: WorkspaceSession): Finding[] => {
   return findings;
 };
 
-const checkIntents = (session: WorkspaceSession): Finding[] => {
-  const findings: Finding[] = listIntents(session.layout).map((intent) => ({
+const checkIntents: Look = async ({ layout, state }) => {
+  const findings: Finding[] = listIntents(layout).map((intent) => ({
     severity: 'warning',
     category: 'intent',
     description: `a ${intent.operation} on the worktree ${intent.worktree} is at work, or was cut off`,
     fix: 'Wait for it; if none runs, the next command finishes or undoes it.',
   }));
-  if (session.state.unfinishedCollection) {
+  if (state.unfinishedCollection) {
     findings.push({
       severity: 'warning',
       category: 'intent',
@@ -83,36 +101,23 @@ const checkIntents = (session: WorkspaceSession): Finding[] => {
   return findings;
 };
 
-const leftovers = (session: WorkspaceSession): string[] => {
-  const { layout, state } = session;
-  // What belongs to a command that is at work is not a leftover.
-  if (listIntents(layout).length > 0) return [];
-  const found = readdirSync(layout.temporary).map((name) => join(layout.temporary, name));
-  const needed = new NeededObjects(layout, state.snapshots.values());
-  const { packs } = needed;
-  for (const pack of storedPacks(layout)) if (!packs.has(pack.name)) found.push(pack.path);
-  for (const blob of storedBlobs(layout)) if (!needed.blobs.has(blob.name)) found.push(blob.path);
-  for (const tree of storedTrees(layout)) if (!needed.trees.has(tree)) found.push(layout.tree(tree));
-  return found;
-};
+const checkTrees: Look = async (session) =>
+  (await damagedTrees(session)).map(({ snapshot_id: id, problem }) => ({
+    severity: 'error',
+    category: 'payload',
+    description: `snapshot ${id}: ${problem}`,
+    fix: 'Put the file back from a backup of the workspace, or go on from a snapshot that verifies.',
+  }));
 
-const checkLeftovers = (session: WorkspaceSession): Finding[] => {
-  try {
-    return leftovers(session).map((path) => ({
-      severity: 'info',
-      category: 'leftover',
-      description: `nothing needs ${path}`,
-      fix: 'Run `jvs doctor --repair` to free it.',
-    }));
-  } catch (error) {
-    if (!(error instanceof CoppiceError)) throw error;
-    return [
-      { severity: 'error', category: 'payload', description: error.message, fix: 'Run `jvs verify --all`.' },
-    ];
-  }
-};
+const checkLeftovers: Look = async (session) =>
+  leftovers(session.layout, session.state, await listRecords(session)).map((path) => ({
+    severity: 'info',
+    category: 'leftover',
+    description: `nothing needs ${path}`,
+    fix: 'Run `jvs doctor --repair` to free it.',
+  }));
 
-const checkPayloads = async (session: WorkspaceSession): Promise<Finding[]> =>
+const checkPayloads: Look = async (session) =>
   (await verifySnapshots(session, [...session.state.snapshots.values()])).flatMap((report) =>
     report.problems.map(({ path, problem }) => ({
       severity: 'error' as const,
@@ -122,69 +127,17 @@ const checkPayloads = async (session: WorkspaceSession): Promise<Finding[]> =>
     })),
   );
 
-const repair = async (session: WorkspaceSession): Promise<string[]> => {
-  const { layout, program } = session;
-  const done: string[] = [];
-  await recoverWorkspace(session);
-  await session.lock('store');
-  try {
-    await session.refresh();
-    if (await finishCollection(session)) done.push('finished a collection that was cut off');
-    for (const path of leftovers(session)) {
-      await program.request('remove', { path });
-      rmSync(`${path}.index`, { force: true });
-      done.push(`removed ${path}`);
-    }
-    for (const worktree of session.state.worktrees.values()) {
-      const payload = layout.payload(worktree.name);
-      if (existsSync(payload)) continue;
-      mkdirSync(dirname(payload), { recursive: true });
-      if (session.repository.engine === 'btrfs') await makeSubvolume(program, payload);
-      else mkdirSync(payload);
-      rmSync(layout.index(worktree.name), { force: true });
-      const target = session.state.snapshots.get(worktree.head_snapshot_id ?? '');
-      if (target)
-        await restoreWorktree(session, { worktree: worktree.name, target, paths: [], discard: true });
-      done.push(`made the directory of the worktree ${worktree.name} again`);
-    }
-    for (const what of done) await session.commit({ type: 'repair', data: { what } });
-  } finally {
-    await session.unlock('store');
+const checkEngine = ({ repository }: WorkspaceSession, possible: readonly string[]): Finding[] => {
+  const { engine, requested_engine: requested } = repository;
+  const findings: Finding[] = [];
+  if (possible.length > 0 && !possible.includes(engine)) {
+    findings.push({
+      severity: 'warning',
+      category: 'engine',
+      description: `the workspace was made for the engine ${engine}, which this filesystem does not offer`,
+      fix: 'Run `jvs doctor --repair`: it changes the engine. Until then every snapshot says what it uses instead.',
+    });
   }
-  return done;
-};
-
-/** Without the log nothing can be said about the rest. */
-const unreadable = async (session: WorkspaceSession): Promise<Examination> => ({
-  healthy: false,
-  engine: session.repository.engine,
-  filesystem: 'unknown',
-  possible_engines: [],
-  findings: await logFindings(session),
-  repaired: [],
-});
-
-/** Is everything in order? Errors make it unhealthy; the exit code says so too. */
-export const examineWorkspace = async (
-  session: WorkspaceSession,
-  options: ExamineOptions,
-): Promise<Examination> => {
-  if (!session.logIsReadable) return unreadable(session);
-  const broken = options.strict ? await logFindings(session) : [];
-  const repaired = options.repair ? await repair(session) : [];
-  const { filesystem, engines } = await probeEngines(
-    session.program,
-    session.layout.root,
-    session.layout.temporary,
-    session.mountsFile,
-  );
-  const findings = [
-    ...broken,
-    ...checkHistory(session),
-    ...checkIntents(session),
-    ...checkLeftovers(session),
-  ];
-  const { engine, requested_engine: requested } = session.repository;
   if (requested) {
     findings.push({
       severity: 'info',
@@ -193,7 +146,61 @@ export const examineWorkspace = async (
       fix: `Make a workspace on a filesystem that offers ${requested}.`,
     });
   }
-  if (options.strict) findings.push(...(await checkPayloads(session)));
-  const healthy = !findings.some(({ severity }) => severity === 'error');
-  return { healthy, engine, filesystem, possible_engines: engines, findings, repaired };
+  return findings;
+};
+
+const probe = async (session: WorkspaceSession) => {
+  try {
+    return await probeEngines(
+      session.program,
+      session.layout.root,
+      session.layout.temporary,
+      session.mountsFile,
+    );
+  } catch {
+    // Why nothing can be written here is for the other looks to say.
+    return { filesystem: 'unknown', engines: [] };
+  }
+};
+
+/** Is everything in order? Errors make it unhealthy; the exit code says so too. Whatever is damaged, there is an answer. */
+export const examineWorkspace = async (
+  session: WorkspaceSession,
+  options: ExamineOptions,
+): Promise<Examination> => {
+  const { repaired, findings: failed } = options.repair
+    ? await repairWorkspace(session)
+    : { repaired: [], findings: [] };
+  const findings: Finding[] = [...failed];
+  const look = async (category: Finding['category'], work: Look): Promise<readonly Finding[]> => {
+    const found = await guarded(category, () => work(session));
+    findings.push(...found);
+    return found;
+  };
+  const errorsIn = (found: readonly Finding[]): boolean => found.some(({ severity }) => severity === 'error');
+  const repositoryBroken = errorsIn(await look('repository', checkRepository));
+  await look('settings', checkSettings);
+  const logBroken = errorsIn(await look('log', checkLines));
+  const { filesystem, engines } = await probe(session);
+  let engine = 'unknown';
+  if (!repositoryBroken) {
+    engine = session.repository.engine;
+    findings.push(...checkEngine(session, engines));
+  }
+  if (session.logIsReadable) {
+    const lost = errorsIn(await look('history', checkLost));
+    await look('history', checkHistory);
+    await look('intent', checkIntents);
+    const damaged = errorsIn(await look('payload', options.strict ? checkPayloads : checkTrees));
+    // What a damaged log or tree no longer names is no leftover.
+    if (!logBroken && !lost && !damaged) await look('leftover', checkLeftovers);
+  }
+  return {
+    healthy: !errorsIn(findings),
+    engine,
+    filesystem,
+    possible_engines: engines,
+    findings,
+    repaired,
+  };
 };

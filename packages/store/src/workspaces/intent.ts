@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { WorkspaceLayout } from './layout.ts';
+import { isName } from './names.ts';
 
 /** What a command is about to do, written down before it begins, so that the next one can finish or undo it. */
 export type Intent =
@@ -37,25 +38,51 @@ export const isAlive = (pid: number): boolean => {
   }
 };
 
+const isId = (value: unknown): boolean => typeof value === 'string' && /^[0-9a-z]{16}$/.test(value);
+const isPaths = (value: unknown): boolean =>
+  value === null || (Array.isArray(value) && value.every((path) => typeof path === 'string'));
+
+const isIntent = (value: unknown): value is Intent & { pid: number } => {
+  const intent = (value ?? {}) as Record<string, unknown>;
+  if (!Number.isInteger(intent.pid) || !isName(intent.worktree)) return false;
+  switch (intent.operation) {
+    case 'snapshot':
+      return isId(intent.snapshotId) && isId(intent.pack);
+    case 'restore':
+      return isId(intent.snapshotId) && isId(intent.pack) && isPaths(intent.paths);
+    case 'rename':
+      return isName(intent.to);
+    default:
+      return intent.operation === 'fork' || intent.operation === 'remove';
+  }
+};
+
+const readIntent = (path: string): (Intent & { pid: number }) | undefined => {
+  try {
+    const found: unknown = JSON.parse(readFileSync(path, 'utf8'));
+    return isIntent(found) ? found : undefined;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return undefined;
+  }
+};
+
 export const listIntents = (layout: WorkspaceLayout): WrittenIntent[] =>
   readdirSync(layout.intents)
     .filter((file) => file.endsWith('.json'))
     .sort()
     .flatMap((file) => {
-      const id = file.slice(0, -'.json'.length);
+      const path = join(layout.intents, file);
       try {
-        return [
-          {
-            ...(JSON.parse(readFileSync(join(layout.intents, file), 'utf8')) as Intent & { pid: number }),
-            id,
-          },
-        ];
+        const intent = readIntent(path);
+        if (intent) return [{ ...intent, id: file.slice(0, -'.json'.length) }];
+        // Its writer died while writing: then it had not begun.
+        rmSync(path, { force: true });
       } catch (error) {
-        // Finished by another command meanwhile, or its writer died while writing: then it had not begun.
-        if (!(error instanceof SyntaxError)) return [];
-        rmSync(join(layout.intents, file), { force: true });
-        return [];
+        // Finished by another command meanwhile.
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
       }
+      return [];
     });
 
 export const writeIntent = (layout: WorkspaceLayout, id: string, intent: Intent): void => {

@@ -1,4 +1,4 @@
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 
@@ -39,6 +39,9 @@ export class WorkspaceLayout {
   get temporary(): string {
     return join(this.control, 'tmp');
   }
+  get kept(): string {
+    return join(this.control, 'kept');
+  }
   get folders(): string[] {
     return ['intents', 'gc', 'packs', 'blobs', 'trees', 'tmp', 'indexes', 'locks', 'kept'].map((name) =>
       join(this.control, name),
@@ -62,9 +65,6 @@ export class WorkspaceLayout {
   lock(name: string): string {
     return join(this.control, 'locks', name);
   }
-  kept(operation: string): string {
-    return join(this.control, 'kept', operation);
-  }
   /** What a worktree adds to the workspace: its own folder, or for the first one its payload itself. */
   worktreeFolder(worktree: string): string {
     return worktree === 'main' ? join(this.root, 'main') : join(this.root, 'worktrees', worktree);
@@ -80,6 +80,10 @@ export interface WorkspacePlace {
   readonly worktree: string;
 }
 
+/** `init` writes this file last. Where it is gone and something is stored, the workspace is damaged, and not half made. */
+const isWorkspace = (layout: WorkspaceLayout): boolean =>
+  existsSync(layout.repositoryFile) || (existsSync(layout.packs) && readdirSync(layout.packs).length > 0);
+
 /** The workspace around a directory: the nearest one above it. */
 export const findWorkspace = (directory: string): WorkspacePlace => {
   let real: string;
@@ -89,8 +93,8 @@ export const findWorkspace = (directory: string): WorkspacePlace => {
     throw new CoppiceError('not_found', `there is no directory ${directory}`, { cause });
   }
   for (let folder = real; ; folder = dirname(folder)) {
-    if (existsSync(join(folder, '.jvs', 'repository.json'))) {
-      const layout = new WorkspaceLayout(folder);
+    const layout = new WorkspaceLayout(folder);
+    if (isWorkspace(layout)) {
       const [first, second] = relative(folder, real).split(sep);
       return { layout, worktree: first === 'worktrees' && second ? second : 'main' };
     }

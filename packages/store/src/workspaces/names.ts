@@ -4,8 +4,11 @@ const name = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$/;
 const tag = /^[^\s,\p{C}][^\s,\p{C}]{0,127}$/u;
 const noteBytes = 64 * 1024;
 
+export const isName = (value: unknown): value is string =>
+  typeof value === 'string' && name.test(value) && !value.includes('..');
+
 export const checkName = (what: string, value: string): string => {
-  if (name.test(value) && !value.includes('..')) return value;
+  if (isName(value)) return value;
   throw new CoppiceError('invalid_argument', `not a name for a ${what}: ${JSON.stringify(value)}`, {
     hint: 'Use letters, digits, `_`, `-` and single dots, starting with a letter, a digit or `_`; at most 128 characters.',
   });

@@ -6,6 +6,7 @@ import { clearIntent, isAlive, listIntents, type WrittenIntent } from './intent.
 import { peekWorktree, rootHash } from './peek-worktree.ts';
 import { shortId } from './resolve-reference.ts';
 import { restoreWorktree } from './restore-worktree.ts';
+import { listRecords } from './stored-records.ts';
 import { sweepTemporaries } from './sweep-temporaries.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
@@ -14,7 +15,10 @@ type Of<Operation> = Extract<WrittenIntent, { operation: Operation }>;
 const recoverSnapshot = async (session: WorkspaceSession, intent: Of<'snapshot'>): Promise<void> => {
   const { layout, program, state, notice } = session;
   const short = shortId(intent.snapshotId);
-  if (state.snapshots.has(intent.snapshotId))
+  const taken = (await listRecords(session)).some(
+    ({ pack, fate }) => pack === intent.pack && fate === 'live',
+  );
+  if (state.snapshots.has(intent.snapshotId) || taken)
     notice(`recovered: the snapshot ${short} is complete, though its command was cut off`);
   else {
     await program.request('remove', { path: layout.tree(intent.snapshotId) });
@@ -172,6 +176,9 @@ export const recoverCollection = async (session: WorkspaceSession): Promise<void
   try {
     await session.refresh();
     await finishCollection(session);
+  } catch (error) {
+    if (!(error instanceof CoppiceError)) throw error;
+    session.notice(`not recovered: a collection was cut off and cannot be finished: ${error.message}`);
   } finally {
     await session.unlock('store');
   }

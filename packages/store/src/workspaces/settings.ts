@@ -62,10 +62,17 @@ export const readSettings = (layout: WorkspaceLayout): WorkspaceSettings => {
     throw error;
   }
   try {
-    return { ...defaultSettings, ...(JSON.parse(text) as Partial<WorkspaceSettings>) };
+    const found = JSON.parse(text) as Record<string, unknown>;
+    const settings = { ...defaultSettings, ...found };
+    // As if each were set anew: what nobody could have set is damage.
+    for (const key of Object.keys(parsers) as (keyof WorkspaceSettings)[]) {
+      if (JSON.stringify(parsers[key](String(settings[key]))) !== JSON.stringify(settings[key]))
+        throw new CoppiceError('invalid_argument', `${key} has a value of the wrong kind`);
+    }
+    return settings;
   } catch (cause) {
-    throw new CoppiceError('corrupt', `${layout.settingsFile} is not JSON`, {
-      hint: 'Mend or delete it.',
+    throw new CoppiceError('corrupt', `${layout.settingsFile} is damaged: ${(cause as Error).message}`, {
+      hint: 'Mend or delete it; `jvs doctor --repair` sets it aside.',
       cause,
     });
   }

@@ -1,6 +1,9 @@
 export const engineNames = ['btrfs', 'juicefs-clone', 'reflink-copy', 'copy'] as const;
 export type EngineName = (typeof engineNames)[number];
 
+export const isEngineName = (name: unknown): name is EngineName =>
+  (engineNames as readonly unknown[]).includes(name);
+
 /** One snapshot, as the log holds it and as `--json` prints it. */
 export interface SnapshotRecord {
   readonly snapshot_id: string;

@@ -5,6 +5,7 @@ import { blobPack, nowhere } from '../trees/tree-node.ts';
 import { type NodeLocation, parseTreeRoot } from '../trees/tree-root.ts';
 import type { WorkspaceLayout } from './layout.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
+import type { StoredRecord } from './stored-records.ts';
 
 export interface Range {
   readonly from: number;
@@ -18,13 +19,22 @@ export class NeededObjects {
   readonly #ranges = new Map<string, Map<number, number>>();
   readonly #reader: PackReader;
 
-  constructor(layout: WorkspaceLayout, snapshots: Iterable<SnapshotRecord>) {
+  /** `records` are those of all packs; of snapshots that are not among `snapshots` they are not needed. */
+  constructor(
+    layout: WorkspaceLayout,
+    snapshots: Iterable<SnapshotRecord>,
+    records: readonly StoredRecord[],
+  ) {
     this.#reader = new PackReader(layout.control);
+    const kept = new Set<string>();
     try {
       for (const snapshot of snapshots) {
         if (snapshot.storage === 'tree') this.trees.add(snapshot.snapshot_id);
         this.#addNode(parseTreeRoot(snapshot.root));
+        kept.add(snapshot.snapshot_id);
       }
+      for (const { snapshot_id: id, pack, offset, length } of records)
+        if (kept.has(id)) this.#addRange(pack, offset, length);
     } finally {
       this.#reader[Symbol.dispose]();
     }
@@ -51,9 +61,11 @@ export class NeededObjects {
     for (const entry of this.#reader.readNode(at)) {
       const { location } = entry;
       if (entry.type === 'd') this.#addNode(location);
-      else if (entry.type !== 'f' || location.pack === nowhere) continue;
-      else if (location.pack === blobPack) this.blobs.add(entry.hash);
-      else this.#addRange(location.pack, location.offset, entry.size);
+      if (entry.type !== 'f') continue;
+      // Wherever it is said to be: no hash covers that.
+      this.blobs.add(entry.hash);
+      if (location.pack !== nowhere && location.pack !== blobPack)
+        this.#addRange(location.pack, location.offset, entry.size);
     }
   }
 

@@ -72,18 +72,39 @@ export interface LogProblem {
   readonly problem: string;
   /** That the line is about. */
   readonly snapshot: string | null;
+  /** The last line does not end: its writer died, and it did not happen. */
+  readonly torn: boolean;
 }
 
 /** Compares every line of the log with its hash and with the line before it. */
 export const checkLog = async ({ program, layout }: WorkspaceSession): Promise<readonly LogProblem[]> =>
   (await program.request<{ problems: LogProblem[] }>('check-log', { path: layout.logFile })).problems;
 
+/** Snapshots whose stored directories do not match their hashes. Contents are not read. */
+export const damagedTrees = async ({
+  layout,
+  program,
+  state,
+}: WorkspaceSession): Promise<{ snapshot_id: string; problem: string }[]> => {
+  const damaged: { snapshot_id: string; problem: string }[] = [];
+  for (const { snapshot_id, root } of state.snapshots.values()) {
+    const { problems } = await program.request<{ problems: VerifyProblem[] }>('verify', {
+      store: layout.control,
+      root,
+      contents: false,
+    });
+    for (const { path, problem } of problems) damaged.push({ snapshot_id, problem: `${path}: ${problem}` });
+  }
+  return damaged;
+};
+
 /** Reads everything that the snapshots hold, and their records, and compares it with the hashes. */
 export const verifySnapshots = async (
   session: WorkspaceSession,
   snapshots: readonly SnapshotRecord[],
 ): Promise<VerifyReport[]> => {
-  const bad = new Map((await checkLog(session)).map(({ snapshot, line }) => [snapshot, line]));
+  const broken = (await checkLog(session)).filter(({ torn }) => !torn);
+  const bad = new Map(broken.map(({ snapshot, line }) => [snapshot, line]));
   const reports: VerifyReport[] = [];
   for (const snapshot of snapshots) {
     const line = bad.get(snapshot.snapshot_id);

@@ -1,23 +1,13 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram, type TreeWords } from '../trees/tree-program.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
+import { type RepositoryRecord, readRepository } from './repository-record.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
-import type { EngineName } from './snapshot-record.ts';
 import { sweepTemporaries } from './sweep-temporaries.ts';
 import type { WorkspaceEvent } from './workspace-event.ts';
 import { decodeState, type StateAnswer, type WorkspaceState } from './workspace-state.ts';
-
-export const formatVersion = 1;
-
-export interface RepositoryRecord {
-  readonly format_version: number;
-  readonly repo_id: string;
-  readonly created_at: string;
-  readonly engine: EngineName;
-  readonly requested_engine: EngineName | null;
-}
 
 export interface SessionOptions {
   readonly directory: string;
@@ -46,12 +36,12 @@ export class WorkspaceSession implements Disposable {
   readonly layout: WorkspaceLayout;
   /** The worktree that the command was given in. */
   readonly worktree: string;
-  readonly repository: RepositoryRecord;
   readonly notice: (message: string) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly mountsFile: string | undefined;
   readonly #progress: boolean;
   readonly #user = userName();
+  #repository: RepositoryRecord | undefined;
   #program: TreeProgram | undefined;
   #held = 0;
   #state: WorkspaceState | CoppiceError | undefined;
@@ -64,14 +54,20 @@ export class WorkspaceSession implements Disposable {
     this.env = options.env ?? process.env;
     this.mountsFile = options.mountsFile;
     this.#progress = options.progress ?? false;
-    this.repository = JSON.parse(readFileSync(layout.repositoryFile, 'utf8')) as RepositoryRecord;
-    if (this.repository.format_version !== formatVersion) {
-      throw new CoppiceError(
-        'unsupported',
-        `the workspace ${layout.root} has format ${this.repository.format_version}; this program knows ${formatVersion}`,
-        { hint: 'Use the version of jvs that made it.' },
-      );
-    }
+    this.#makeFolders();
+  }
+
+  /** Those that are empty get lost where a workspace is copied by git, zip and the like. */
+  #makeFolders(): void {
+    const missing = this.layout.folders.filter((folder) => !existsSync(folder));
+    for (const folder of missing) mkdirSync(folder, { mode: 0o700 });
+    if (missing.length > 0)
+      this.notice(`recovered: missing directories of the workspace were made again: ${missing.join(', ')}`);
+  }
+
+  get repository(): RepositoryRecord {
+    this.#repository ??= readRepository(this.layout);
+    return this.#repository;
   }
 
   /** One that failed is replaced, unless locks were held that are gone with it. */
@@ -104,15 +100,18 @@ export class WorkspaceSession implements Disposable {
 
   /** After a lock was taken, what others wrote meanwhile counts. A log that cannot be read is told of by who needs it. */
   async refresh(): Promise<void> {
+    this.#repository = undefined;
     try {
-      this.#state = decodeState(await this.request<StateAnswer>('state'));
+      this.#repository = readRepository(this.layout);
+      const answer = await this.request<StateAnswer | { problem: string }>('state');
+      if ('problem' in answer) throw new CoppiceError('corrupt', answer.problem);
+      this.#state = decodeState(answer);
     } catch (error) {
       if (!(error instanceof CoppiceError && error.code === 'corrupt')) throw error;
       this.#state = new CoppiceError('corrupt', error.message, {
-        hint: `Run \`jvs doctor --strict\`; the log is ${this.layout.logFile}.`,
+        hint: 'Run `jvs doctor` to see what is damaged, and `jvs doctor --repair` to mend it.',
         cause: error,
       });
-      this.#program = undefined;
     }
   }
 

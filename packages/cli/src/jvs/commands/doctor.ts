@@ -10,13 +10,13 @@ export const doctor: JvsCommand = {
     {
       name: 'repair',
       kind: 'flag',
-      help: 'finish or undo what was cut off, free what nothing needs, bring back lost directories',
+      help: 'rebuild a damaged log, finish what was cut off, bring back lost directories, free what nothing needs',
     },
   ],
   least: 0,
   most: 0,
   async run(context) {
-    const workspace = await context.open();
+    const workspace = await context.openDamaged();
     const found = await workspace.doctor({
       strict: context.args.has('strict'),
       repair: context.args.has('repair'),
