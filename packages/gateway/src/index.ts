@@ -1,6 +1,25 @@
 // Budgets
+export {
+  type Budget,
+  type BudgetEvent,
+  type BudgetInput,
+  type BudgetKey,
+  type BudgetScope,
+  type BudgetState,
+  budgetSchema,
+  budgetScopes,
+} from './budgets/budget.ts';
 export { Budgets } from './budgets/budgets.ts';
 // Ledger
+export {
+  type CostKey,
+  type CostQuery,
+  type CostReport,
+  type CostRow,
+  type CostSums,
+  costQuerySchema,
+  costs,
+} from './ledger/costs.ts';
 export { type Beginning, Ledger, type Outcome, type Settlement } from './ledger/ledger.ts';
 export { type LedgerDatabase, openLedgerFile } from './ledger/open-ledger-file.ts';
 // Models

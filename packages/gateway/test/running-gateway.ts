@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  type BudgetEvent,
   Budgets,
   type Caller,
   type GatewayLimits,
@@ -22,7 +23,7 @@ export interface RunningGateway extends AsyncDisposable {
   readonly database: LedgerDatabase;
   readonly ledger: Ledger;
   readonly budgets: Budgets;
-  readonly events: ModelEvent[];
+  readonly events: (ModelEvent | BudgetEvent)[];
   /** Rows of both tables of the ledger, oldest first. */
   calls(): Record<string, unknown>[];
 }
@@ -33,6 +34,7 @@ interface Options {
   readonly unknown?: 'refuse' | 'count';
   readonly priceFile?: unknown;
   readonly limits?: Partial<GatewayLimits>;
+  readonly now?: () => number;
 }
 
 /** The key that upstreams of tests want; no client of a test ever has it. */
@@ -42,14 +44,16 @@ export const realKey = 'sk-real-key-of-the-operator';
 export async function startGateway(options: Options): Promise<RunningGateway> {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-gateway-'));
   const database = openLedgerFile(join(directory, 'ledger.db'));
-  const ledger = new Ledger(database);
-  const budgets = new Budgets(database);
-  const events: ModelEvent[] = [];
+  const now = options.now ?? Date.now;
+  const ledger = new Ledger(database, now);
+  const events: (ModelEvent | BudgetEvent)[] = [];
+  const budgets = new Budgets(database, { emit: (event) => events.push(event), now });
   const gateway = new ModelGateway({
     ledger,
     budgets,
     prices: new Prices({ unknown: options.unknown ?? 'refuse', file: options.priceFile }),
     upstreams: new Upstreams(options.config),
+    now,
     keyOf: async () => realKey,
     emit: (event) => events.push(event),
     ...(options.limits === undefined ? {} : { limits: options.limits }),

@@ -20,6 +20,8 @@ export interface ModelRequest {
   readonly maxOutput: number | undefined;
   /** How many answers it asks for, each as long as that. One where the API has no such thing. */
   readonly answers?: number;
+  /** The vendor takes no smaller limit with this request. */
+  readonly leastOutput?: number;
 }
 
 /** Fields of a request by name, as the scanner found them. */

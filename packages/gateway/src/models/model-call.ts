@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { Budgets } from '../budgets/budgets.ts';
 import type { Ledger, Outcome } from '../ledger/ledger.ts';
-import type { Prices } from '../prices/prices.ts';
+import type { Price, Prices } from '../prices/prices.ts';
 import { AnswerReader } from './answer-reader.ts';
 import type { Caller } from './caller.ts';
 import type { Asked, Changes, Dialect, ModelRequest, RequestFields } from './dialect.ts';
@@ -14,10 +14,11 @@ import type { ModelEvent } from './events.ts';
 import type { RunHabits } from './habits.ts';
 import { toClient, toUpstream } from './headers.ts';
 import { type RelayEnd, relay } from './relay.ts';
+import type { RequestBody } from './request-body.ts';
 import { sendError } from './send-error.ts';
 import { NoAnswer, type UpstreamConnections } from './upstream-request.ts';
 import type { Choice, Upstream, Upstreams } from './upstreams.ts';
-import { noUsage, type Usage } from './usage.ts';
+import { inputOf, noUsage, type Usage } from './usage.ts';
 
 export interface CallParts {
   readonly ledger: Ledger;
@@ -37,15 +38,31 @@ export interface CallQuestion {
   readonly caller: Caller;
   /** Path and query, without a key. */
   readonly path: string;
-  readonly body: Buffer;
+  readonly body: RequestBody;
   readonly fields: RequestFields;
   readonly request: ModelRequest;
 }
 
 /** What one try came to: it answered the client, or the next one may be tried. */
-type Try = { readonly done: true } | { readonly done: false; readonly waitMs: number; readonly why: string };
+type Try =
+  | { readonly done: true }
+  /** Without a time to wait, this upstream is not tried again. */
+  | { readonly done: false; readonly waitMs: number | undefined; readonly why: string };
 
-const mayBeTriedAgain = new Set([408, 409, 429, 500, 502, 503, 504, 529]);
+interface Where {
+  readonly upstream: Upstream;
+  readonly isLastTry: boolean;
+  readonly isLastUpstream: boolean;
+}
+
+/** What an answer can have where the request does not say: the longest that a vendor gives. */
+const longestAnswer = 128_000;
+
+/** Statuses after which the same upstream may answer a little later. */
+const again = new Set([408, 409, 429, 500, 502, 503, 504, 529]);
+
+/** Statuses that are about this upstream and its key, and not about the request. */
+const elsewhere = new Set([401, 402, 403, 404]);
 
 /** One call of a client, from the choice of an upstream to the last byte of its answer. */
 export class ModelCall {
@@ -69,6 +86,7 @@ export class ModelCall {
     const choice = this.#parts.upstreams.choose(dialect.name, request.model, caller);
     const leave = (): void => this.#gone.abort();
     this.#response.once('close', leave);
+    if (this.#response.destroyed) leave();
     try {
       await this.#tryAll(choice);
     } finally {
@@ -81,43 +99,66 @@ export class ModelCall {
     for (const [index, upstream] of choice.upstreams.entries()) {
       const isLastUpstream = index === choice.upstreams.length - 1;
       for (let retry = 0; retry <= upstream.retries; retry += 1) {
-        const outcome = await this.#try(choice.model, upstream, isLastUpstream && retry === upstream.retries);
+        const isLastTry = retry === upstream.retries;
+        const outcome = await this.#try(choice.model, { upstream, isLastTry, isLastUpstream });
         if (outcome.done || this.#gone.signal.aborted) return;
         why = outcome.why;
+        if (isLastTry || outcome.waitMs === undefined) break;
         // Where another upstream is left, it is quicker than a long wait.
         if (!isLastUpstream && outcome.waitMs > 1_000) break;
-        if (retry < upstream.retries && !(await this.#wait(outcome.waitMs))) return;
+        if (!(await this.#wait(outcome.waitMs))) return;
       }
     }
     sendError(this.#question.dialect, this.#response, 'upstream', why);
   }
 
-  async #try(model: string, upstream: Upstream, isLast: boolean): Promise<Try> {
-    const { dialect, request, fields, body, path } = this.#question;
-    const { parts, key } = { parts: this.#parts, key: await this.#key(upstream) };
-    const changes: Changes = model === request.model ? {} : { model };
-    const bytes = applyEdits(body, dialect.edits(fields, request, changes));
-    const url = parts.upstreams.baseUrl(upstream) + dialect.path(path, changes);
-    const attempt = this.#begin(model, upstream, bytes.length);
-    let answer: IncomingMessage;
+  async #try(model: string, where: Where): Promise<Try> {
+    const { upstream } = where;
+    const { request } = this.#question;
+    const key = await this.#key(upstream);
+    const { attempt, maxOutput } = await this.#begin(model, upstream);
     try {
-      answer = await parts.connections.send({
-        url,
-        headers: toUpstream(this.#incoming, key, bytes.length),
-        body: bytes,
-        firstByteTimeoutMs: upstream.first_byte_timeout_s * 1_000,
-        signal: this.#gone.signal,
-      });
+      const changes: Changes = {
+        ...(model === request.model ? {} : { model }),
+        ...(maxOutput === undefined ? {} : { maxOutput }),
+        maxOutputField: upstream.kind === 'openai' ? 'max_completion_tokens' : 'max_tokens',
+      };
+      const answer = await this.#send(upstream, key, changes);
+      if (attempt.id !== undefined)
+        this.#parts.emit({ type: 'model.first_byte', ...attempt.about, afterMs: attempt.elapsedMs() });
+      const status = answer.statusCode ?? 502;
+      if (status < 200 || status > 299) return await this.#failed(attempt, where, answer);
+      await this.#passOn(attempt, upstream, answer);
+      return { done: true };
     } catch (error) {
-      if (!(error instanceof NoAnswer)) throw error;
-      return this.#noAnswer(attempt, upstream, error);
+      const known =
+        error instanceof NoAnswer ? error : new NoAnswer('the request cannot be sent', true, error);
+      return this.#noAnswer(attempt, upstream, known);
     }
-    const firstByteMs = attempt.elapsedMs();
-    if (attempt.id !== undefined)
-      parts.emit({ type: 'model.first_byte', ...attempt.about, afterMs: firstByteMs });
-    const status = answer.statusCode ?? 502;
-    if (status < 200 || status > 299) return this.#failed(attempt, upstream, answer, isLast);
+  }
 
+  #send(
+    upstream: Upstream,
+    key: Readonly<Record<string, string>>,
+    changes: Changes,
+  ): Promise<IncomingMessage> {
+    const { dialect, request, fields, body, path } = this.#question;
+    const bytes = applyEdits(body.bytes, dialect.edits(fields, request, changes));
+    return this.#parts.connections.send({
+      url: this.#parts.upstreams.baseUrl(upstream) + dialect.path(path, changes),
+      headers: toUpstream(this.#incoming, key, bytes.length),
+      body: bytes,
+      firstByteTimeoutMs: upstream.first_byte_timeout_s * 1_000,
+      signal: this.#gone.signal,
+    });
+  }
+
+  /** Passes a good answer on, and writes down what it took before it ends. */
+  async #passOn(attempt: Attempt, upstream: Upstream, answer: IncomingMessage): Promise<void> {
+    const { dialect, request, fields, body } = this.#question;
+    const firstByteMs = attempt.elapsedMs();
+    const status = answer.statusCode ?? 200;
+    body.letGo();
     const reader = new AnswerReader(dialect, String(answer.headers['content-type'] ?? ''));
     const isAdded = dialect.isAddedEvent?.(request, fields);
     this.#response.writeHead(status, toClient(answer, this.#id));
@@ -127,56 +168,93 @@ export class ModelCall {
       filter: isAdded === undefined ? undefined : new EventFilter(isAdded),
       stallTimeoutMs: upstream.stall_timeout_s * 1_000,
     });
-    this.#settleAnswer(attempt, reader, end, { status, firstByteMs, requestBytes: bytes.length });
+    this.#settleAnswer(attempt, reader, end, { status, firstByteMs });
     if (end === 'whole') this.#response.end();
     else this.#response.destroy();
-    return { done: true };
   }
 
   async #key(upstream: Upstream): Promise<Readonly<Record<string, string>>> {
     if (upstream.secret === undefined) return {};
-    return this.#question.dialect.keyHeaders(await this.#parts.keyOf(upstream.secret));
+    const key = await this.#parts.keyOf(upstream.secret).catch((cause: unknown) => {
+      throw new CoppiceError('unavailable', `the key of the upstream ${upstream.name} is not there`, {
+        hint: 'Set its secret.',
+        cause,
+      });
+    });
+    return this.#question.dialect.keyHeaders(key);
   }
 
-  #begin(model: string, upstream: Upstream, requestBytes: number): Attempt {
-    const { caller, dialect, request } = this.#question;
-    const { habits, prices, ledger, upstreams, emit } = this.#parts;
+  /** Writes the call down before it leaves, with as much of the budgets as it can take. */
+  async #begin(
+    model: string,
+    upstream: Upstream,
+  ): Promise<{ attempt: Attempt; maxOutput: number | undefined }> {
+    const { caller, dialect, request, body, asked } = this.#question;
+    const { habits, ledger, budgets, upstreams, emit } = this.#parts;
     const about = { call: this.#id, caller, model, upstream: upstream.name };
-    const began = performance.now();
-    const elapsedMs = (): number => Math.round(performance.now() - began);
     const vendor = upstreams.vendor(upstream);
-    if (this.#question.asked.purpose === 'count')
-      return { id: undefined, about, vendor, inputEstimate: 0, elapsedMs };
-    this.#attempts += 1;
-    const usage = {
-      ...noUsage,
-      input: habits.inputEstimate(caller, requestBytes),
-      output: Math.min(habits.usualOutput(caller), request.maxOutput ?? Number.POSITIVE_INFINITY),
+    const inputEstimate = habits.inputEstimate(caller, body.length);
+    const start = (id: number | undefined): Attempt => {
+      const began = performance.now();
+      const elapsedMs = (): number => Math.round(performance.now() - began);
+      return { id, about, vendor, inputEstimate, isSettled: false, elapsedMs };
     };
-    const atMs = this.#parts.now();
-    const price = prices.price({ model, vendor, usage, atMs });
+    if (asked.purpose === 'count') return { attempt: start(undefined), maxOutput: undefined };
+    const answers = Math.max(1, request.answers ?? 1);
+    const usualOutput = habits.usualOutput(caller) * answers;
+    const asks = (request.maxOutput ?? longestAnswer) * answers;
+    const priceOf = (output: number): Price | undefined =>
+      this.#price(model, vendor, { ...noUsage, input: inputEstimate, output });
+    const inputPrice = priceOf(0);
+    const millionOutputs = priceOf(1_000_000);
+    const outputEstimate = Math.min(usualOutput, asks);
+    let granted = asks;
+    this.#attempts += 1;
+    const id = await budgets.reserve(
+      {
+        caller,
+        inputTokens: inputEstimate,
+        usualOutput,
+        maxOutput: asks,
+        leastOutput: (request.leastOutput ?? 256) * answers,
+        price: inputPrice && {
+          inputMicros: inputPrice.micros,
+          microsPerOutput: (millionOutputs!.micros - inputPrice.micros) / 1_000_000,
+        },
+      },
+      (grant) => {
+        granted = grant.maxOutput;
+        return ledger.begin({
+          call: this.#id,
+          attempt: this.#attempts,
+          caller,
+          dialect: dialect.name,
+          modelAsked: request.model,
+          model,
+          upstream: upstream.name,
+          requestBytes: body.length,
+          inputEstimate,
+          outputEstimate,
+          costEstimate: priceOf(outputEstimate)?.micros ?? null,
+          heldTokens: grant.heldTokens,
+          heldMicros: grant.heldMicros,
+          priceVersion: inputPrice?.version ?? 'none',
+        });
+      },
+      this.#gone.signal,
+    );
+    emit({ type: 'model.request', dialect: dialect.name, ...about });
+    return { attempt: start(id), maxOutput: granted < asks ? Math.floor(granted / answers) : undefined };
+  }
+
+  #price(model: string, vendor: string | undefined, usage: Usage): Price | undefined {
+    const { prices, now } = this.#parts;
+    const price = prices.price({ model, vendor, usage, atMs: now() });
     if (price === undefined && prices.unknown === 'refuse')
       throw new CoppiceError('forbidden', `the price of the model ${model} is not known`, {
         hint: 'Add it to the file of prices, or count tokens alone for such models.',
       });
-    const id = ledger.begin({
-      call: this.#id,
-      attempt: this.#attempts,
-      caller,
-      dialect: dialect.name,
-      modelAsked: request.model,
-      model,
-      upstream: upstream.name,
-      requestBytes,
-      inputEstimate: usage.input,
-      outputEstimate: usage.output,
-      costEstimate: price?.micros ?? null,
-      heldTokens: 0,
-      heldMicros: 0,
-      priceVersion: price?.version ?? 'none',
-    });
-    emit({ type: 'model.request', dialect: dialect.name, ...about });
-    return { id, about, vendor, inputEstimate: usage.input, elapsedMs };
+    return price;
   }
 
   #noAnswer(attempt: Attempt, upstream: Upstream, error: NoAnswer): Try {
@@ -197,13 +275,9 @@ export class ModelCall {
     };
   }
 
-  /** An error of the upstream: tried again where that makes sense, else passed on as it is. */
-  async #failed(
-    attempt: Attempt,
-    upstream: Upstream,
-    answer: IncomingMessage,
-    isLast: boolean,
-  ): Promise<Try> {
+  /** An error of the upstream: tried again, tried elsewhere, or passed on as it is. */
+  async #failed(attempt: Attempt, where: Where, answer: IncomingMessage): Promise<Try> {
+    const { upstream, isLastTry, isLastUpstream } = where;
     const status = answer.statusCode ?? 502;
     this.#settle(attempt, {
       usage: noUsage,
@@ -214,9 +288,11 @@ export class ModelCall {
       status,
     });
     const waitMs = retryAfterMs(answer, this.#parts.now());
-    if (mayBeTriedAgain.has(status) && !isLast && waitMs <= upstream.max_retry_wait_s * 1_000) {
+    const mayWait = again.has(status) && !isLastTry && waitMs <= upstream.max_retry_wait_s * 1_000;
+    if (mayWait || (!isLastUpstream && (again.has(status) || elsewhere.has(status)))) {
       answer.resume();
-      return { done: false, waitMs, why: `the upstream ${upstream.name} answers with status ${status}` };
+      const why = `the upstream ${upstream.name} answers with status ${status}`;
+      return { done: false, waitMs: mayWait ? waitMs : undefined, why };
     }
     // What an upstream says about the key is not for the sandbox, which has none.
     if (status === 401 || status === 403 || status < 400) {
@@ -243,14 +319,14 @@ export class ModelCall {
     attempt: Attempt,
     reader: AnswerReader,
     end: RelayEnd,
-    facts: { readonly status: number; readonly firstByteMs: number; readonly requestBytes: number },
+    facts: { readonly status: number; readonly firstByteMs: number },
   ): void {
     const { caller } = this.#question;
     const { habits } = this.#parts;
     const isKnown = reader.isFinal;
     const reported: Usage = { ...noUsage, ...reader.usage };
     if (isKnown && attempt.id !== undefined)
-      habits.learn(caller, facts.requestBytes, reported, reader.textBytes);
+      habits.learn(caller, this.#question.body.length, reported, reader.textBytes);
     const usage: Usage = isKnown
       ? reported
       : {
@@ -279,8 +355,9 @@ export class ModelCall {
       readonly status: number | null;
     },
   ): void {
-    if (attempt.id === undefined) return;
-    const { prices, ledger, emit } = this.#parts;
+    if (attempt.id === undefined || attempt.isSettled) return;
+    attempt.isSettled = true;
+    const { prices, ledger, budgets, emit } = this.#parts;
     const question = { vendor: attempt.vendor, usage: what.usage, atMs: this.#parts.now() };
     // The name that the upstream answers with may be one that nobody knows; then the one asked for counts.
     const price =
@@ -294,6 +371,7 @@ export class ModelCall {
       durationMs: attempt.elapsedMs(),
     });
     const { usage, estimated, outcome } = what;
+    budgets.settle(attempt.id, inputOf(usage) + usage.output, costMicros ?? 0);
     emit({ type: 'model.settled', ...attempt.about, outcome, usage, costMicros, estimated });
   }
 
@@ -319,6 +397,7 @@ interface Attempt {
   };
   readonly vendor: string | undefined;
   readonly inputEstimate: number;
+  isSettled: boolean;
   elapsedMs(): number;
 }
 

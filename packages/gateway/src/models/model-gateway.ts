@@ -1,18 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { CoppiceError, type ErrorCode } from '@coppice/protocol';
+import { CoppiceError, type ErrorCode, errorKinds as errorTable } from '@coppice/protocol/errors';
 import type { Budgets } from '../budgets/budgets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Prices } from '../prices/prices.ts';
 import type { Caller } from './caller.ts';
-import type { Dialect, ErrorKind } from './dialect.ts';
+import type { Asked, Dialect, ErrorKind } from './dialect.ts';
 import { anthropic } from './dialects/anthropic.ts';
 import { gemini } from './dialects/gemini.ts';
 import { dialects } from './dialects/index.ts';
 import { openaiChat } from './dialects/openai-chat.ts';
 import type { ModelEvent } from './events.ts';
 import { RunHabits } from './habits.ts';
-import { type CallParts, ModelCall } from './model-call.ts';
-import { findFields, readBody } from './request-body.ts';
+import { type CallParts, type CallQuestion, ModelCall } from './model-call.ts';
+import { modelListAnswer } from './model-list.ts';
+import { findFields, RequestBody, readBody } from './request-body.ts';
 import { sendError } from './send-error.ts';
 import { UpstreamConnections } from './upstream-request.ts';
 import type { Upstreams } from './upstreams.ts';
@@ -46,7 +47,8 @@ const errorKinds: Partial<Record<ErrorCode, ErrorKind>> = {
   forbidden: 'forbidden',
   not_found: 'not_found',
   too_large: 'too_large',
-  limit_reached: 'busy',
+  limit_reached: 'budget',
+  rate_limited: 'busy',
 };
 
 /** Answers what libraries of model vendors ask for, and keeps account of it. */
@@ -70,28 +72,18 @@ export class ModelGateway {
 
   /** Who calls was found out before, by network address and token. Never rejects: every failure is an answer. */
   async handle(request: IncomingMessage, response: ServerResponse, caller: Caller): Promise<void> {
-    const url = new URL(request.url ?? '/', 'http://gateway');
+    const { path, query } = targetOf(request);
     const method = request.method ?? 'GET';
     const dialect =
-      dialects.find((one) => one.asked(method, url.pathname) !== undefined) ??
-      likelyDialect(request, url.pathname);
+      dialects.find((one) => one.asked(method, path) !== undefined) ?? likelyDialect(request, path);
     try {
-      const asked = dialect.asked(method, url.pathname);
+      if (method === 'GET' && this.#list(dialect, response, path, caller)) return;
+      const asked = dialect.asked(method, path);
       if (asked === undefined)
-        throw new CoppiceError('not_found', `${method} ${url.pathname} is nothing that the gateway answers`);
+        throw new CoppiceError('not_found', `the gateway does not answer ${method} ${path}`);
       await this.#counted(caller, async () => {
-        const body = await readBody(request, this.#limits.requestBytes);
-        const fields = findFields(dialect, body);
-        const question = {
-          dialect,
-          asked,
-          caller,
-          path: pathOf(url),
-          body,
-          fields,
-          request: dialect.readRequest(asked, fields),
-        };
-        await new ModelCall(this.#parts, question, request, response).run();
+        const call = await this.#read(request, dialect, asked, path + query, caller);
+        await new ModelCall(this.#parts, call, request, response).run();
       });
     } catch (error) {
       this.#refuse(dialect, response, caller, error);
@@ -103,11 +95,33 @@ export class ModelGateway {
     this.#parts.connections.close();
   }
 
+  async #read(
+    request: IncomingMessage,
+    dialect: Dialect,
+    asked: Asked,
+    path: string,
+    caller: Caller,
+  ): Promise<CallQuestion> {
+    const body = new RequestBody(await readBody(request, this.#limits.requestBytes));
+    const fields = findFields(dialect, body.bytes);
+    return { dialect, asked, caller, path, body, fields, request: dialect.readRequest(asked, fields) };
+  }
+
+  /** Says whether it was a question for models. */
+  #list(dialect: Dialect, response: ServerResponse, path: string, caller: Caller): boolean {
+    const answer = modelListAnswer(path, dialect.name, () => this.#parts.upstreams.names(caller));
+    if (answer === undefined) return false;
+    if (answer.status === 404) throw new CoppiceError('not_found', `there is no model ${answer.model} here`);
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(answer.body));
+    return true;
+  }
+
   async #counted(caller: Caller, work: () => Promise<void>): Promise<void> {
     const own = this.#running.get(caller.sandbox) ?? 0;
     if (own >= this.#limits.callsAtOncePerSandbox || this.#runningInAll >= this.#limits.callsAtOnce)
       throw new CoppiceError(
-        'limit_reached',
+        'rate_limited',
         'too many calls to models run at once; try again when one has ended',
       );
     this.#running.set(caller.sandbox, own + 1);
@@ -127,23 +141,28 @@ export class ModelGateway {
     const known = error instanceof CoppiceError ? error : undefined;
     const kind = (known && errorKinds[known.code]) ?? 'upstream';
     // The text of an error that is not ours may say too much.
-    const message = known === undefined ? 'the gateway failed' : known.message;
+    const message = known === undefined ? 'the gateway failed' : sentence(known);
     this.#parts.emit({ type: 'model.refused', caller, reason: known?.code ?? 'internal', message });
     response.setHeader('connection', 'close'); // what is left of the request is not read
     sendError(dialect, response, kind, message);
   }
 }
 
+/** The message, and the hint where it says more than the code does. */
+const sentence = (error: CoppiceError): string =>
+  error.hint === errorTable[error.code].hint ? error.message : `${error.message}. ${error.hint}`;
+
 /** A key in the query, as Gemini's clients may send it, goes no further. */
-const pathOf = (url: URL): string => {
-  const query = new URLSearchParams(url.searchParams);
+const targetOf = (request: IncomingMessage): { readonly path: string; readonly query: string } => {
+  const [path, search] = (request.url ?? '/').split('?', 2);
+  const query = new URLSearchParams(search ?? '');
   query.delete('key');
-  const rest = query.toString();
-  return rest === '' ? url.pathname : `${url.pathname}?${rest}`;
+  return { path: path!, query: query.size === 0 ? '' : `?${query}` };
 };
 
-/** Whose form of error a client knows that asked for nothing we answer. */
+/** Whose forms a client knows, where the path does not say it. */
 const likelyDialect = (request: IncomingMessage, path: string): Dialect => {
   if (request.headers['anthropic-version'] !== undefined) return anthropic;
-  return path.startsWith('/v1beta/') ? gemini : openaiChat;
+  const isGemini = path.startsWith('/v1beta/') || request.headers['x-goog-api-key'] !== undefined;
+  return isGemini ? gemini : openaiChat;
 };

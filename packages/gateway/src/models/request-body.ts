@@ -3,6 +3,26 @@ import { CoppiceError } from '@coppice/protocol';
 import type { Dialect, RequestFields } from './dialect.ts';
 import { type Found, JsonScanner } from './json-scanner.ts';
 
+/** The bytes of a request. They are let go once an answer has begun, as streams last longer than anybody needs them. */
+export class RequestBody {
+  readonly length: number;
+  #bytes: Buffer | undefined;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+    this.length = bytes.length;
+  }
+
+  get bytes(): Buffer {
+    if (this.#bytes === undefined) throw new CoppiceError('internal', 'the request was already let go');
+    return this.#bytes;
+  }
+
+  letGo(): void {
+    this.#bytes = undefined;
+  }
+}
+
 /** Reads a body whole, as it may be sent more than once, and never more than the limit. */
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const encoding = request.headers['content-encoding'];

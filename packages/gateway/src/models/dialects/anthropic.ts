@@ -51,7 +51,9 @@ export const anthropic: Dialect = {
   },
 
   readRequest(_asked, fields): ModelRequest {
+    const isThinking = countField(fields, 'thinking.budget_tokens') !== undefined;
     return {
+      ...(isThinking ? { leastOutput: 2 * leastThinking } : {}),
       model: modelName(stringField(fields, 'model')),
       stream: booleanField(fields, 'stream'),
       maxOutput: countField(fields, 'max_tokens'),
