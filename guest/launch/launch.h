@@ -138,6 +138,8 @@ int make_seccomp_program(void);
 bool process_started(pid_t pid, unsigned long long *ticks);
 bool same_program(pid_t one, pid_t other);
 bool set_hostname(pid_t pid, const char *hostname, char *reason);
+/* Until this parent kills us, or has died without doing so. */
+void wait_to_be_killed(pid_t parent) __attribute__((noreturn));
 
 /* reason.c */
 bool fail(char *reason, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -88,12 +88,12 @@ static pid_t start_child(bool (*enter)(const struct setup *, char *), const stru
   int told[2];
   char text[reason_limit] = "";
   if (pipe2(told, O_CLOEXEC) < 0) return fail(reason, "make a pipe"), -1;
-  pid_t pid = fork();
+  pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
     /* With its end, which alone is the word that all went well. */
     size_t length = (enter(setup, text) ? 0 : strlen(text)) + 1;
     if (write(told[1], text, length) != (ssize_t)length) _exit(1);
-    for (;;) pause();
+    wait_to_be_killed(parent);
   }
   close(told[1]);
   ssize_t got = pid > 0 ? read(told[0], text, sizeof text) : -1;

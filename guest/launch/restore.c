@@ -82,13 +82,13 @@ static bool enter_root(const struct namespaces *ahead, const struct trees *trees
   int told[2];
   char text[reason_limit] = "", path[text_limit];
   if (pipe2(told, O_CLOEXEC) < 0) return fail(reason, "make a pipe");
-  pid_t pid = fork();
+  pid_t parent = getpid(), pid = fork();
   if (pid < 0) return fail(reason, "fork");
   if (pid == 0) {
     bool built = enter_namespaces(ahead, text) && build(yard, trees, request, text);
     size_t length = (built ? 0 : strlen(text)) + 1;
     if (write(told[1], text, length) != (ssize_t)length) _exit(1);
-    for (;;) pause();
+    wait_to_be_killed(parent);
   }
   close(told[1]);
   ssize_t got = read(told[0], text, sizeof text - 1);

@@ -1,4 +1,3 @@
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -7,23 +6,9 @@ import type { Sandbox } from '@coppice/sdk';
 import { PoolServer } from '@coppice/store';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { childrenOf } from './children-of.ts';
 
 const poolProgram = fileURLToPath(new URL('../../guest/build/coppice-pool', import.meta.url));
-
-/** Processes that the daemon started itself and that run this program. */
-const childrenOf = (parent: number, program: string): number[] =>
-  readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((pid) => {
-      try {
-        const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-        const isChild = new RegExp(`^PPid:\\s+${parent}$`, 'm').test(status);
-        return isChild && readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[0]?.endsWith(program);
-      } catch {
-        return false;
-      }
-    });
 
 describe('a helper of the daemon that dies', () => {
   let daemon: RunningDaemon;

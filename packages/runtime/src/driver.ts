@@ -1,4 +1,5 @@
 import type { Guest } from './guest/guest.ts';
+import type { LinkListener } from './guest/link-keeper.ts';
 
 /**
  * The port that every kind of isolated computer implements. What stands above a driver does not know
@@ -51,9 +52,16 @@ export interface Machine {
   readonly id: string;
   /** On the host; its /proc/<pid>/ns/net is the sandbox's network namespace. */
   readonly pid: number;
+  /** Asked for each time: a link that was lost is replaced by another. */
   readonly guest: Guest;
-  /** Settles when the sandbox's PID 1 is gone, whoever ended it. */
+  /** Settles when the sandbox's PID 1 is gone, whoever ended it, or when it can never be reached again. */
   readonly exited: Promise<void>;
+  /** Why it ended, where that is known. */
+  readonly endedBecause?: string | undefined;
+  /** Why its agent cannot be reached now; it is tried again. What was asked meanwhile has failed as unavailable. */
+  readonly trouble: string | undefined;
+  /** Told when that changes. One listener. */
+  onTrouble(listener: LinkListener): void;
   /** Every process stands still until thaw. */
   freeze(): Promise<void>;
   thaw(): Promise<void>;
@@ -82,6 +90,8 @@ export interface DriverHealth {
 
 export interface Driver {
   readonly name: string;
+  /** Why it cannot start anything now, though it could before; it mends that itself. */
+  readonly trouble?: string | undefined;
   /** Why it cannot keep memory on this machine; undefined where it can. */
   memoryRefusal(): Promise<string | undefined>;
   /** Whether memory that was kept on another machine may be brought back: what reads it must not have to trust it. */

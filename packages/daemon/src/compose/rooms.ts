@@ -14,7 +14,7 @@ import { NetworkService } from '../network/network-service.ts';
 import { Activity } from '../sandboxes/activity.ts';
 import { IdleWatch } from '../sandboxes/idle-watch.ts';
 import { Lifecycle } from '../sandboxes/lifecycle.ts';
-import { MachineStarter } from '../sandboxes/machine-starter.ts';
+import { type Drivers, MachineStarter } from '../sandboxes/machine-starter.ts';
 import { Machines } from '../sandboxes/machines.ts';
 import { Pauser } from '../sandboxes/pauser.ts';
 import { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
@@ -125,7 +125,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     version,
     uptimeS: () => Math.round((now() - startedMs) / 1000),
     sandboxes: () => state.sandboxes.sums().count,
-    watched: [() => troublesOfPool(pool)],
+    watched: [() => troublesOfPool(pool), () => troublesOfDrivers(drivers)],
   });
   const doctor = new DoctorService({
     network: () => network.probe(),
@@ -135,6 +135,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     defaultDriver: config.default_driver,
     backupFile: home.backupFile,
     strays: () => strays.list(),
+    unreached: (id) => machines.get(id)?.trouble,
     troubles: () => health.troubles(),
   });
   return {
@@ -167,6 +168,20 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     networks: new NetworkService(base),
     watch: new IdleWatch({ ...base, lifecycle, pauser }),
   };
+}
+
+function troublesOfDrivers(drivers: Drivers): Trouble[] {
+  return Object.values(drivers).flatMap(({ name, trouble }) =>
+    trouble === undefined
+      ? []
+      : [
+          {
+            check: `driver ${name}`,
+            message: `it cannot start sandboxes now: ${trouble}`,
+            fix: 'Its helper is started again by itself. If it stays away: coppice down && coppice up --detach.',
+          },
+        ],
+  );
 }
 
 function troublesOfPool({ server, space, directory }: Pool): Trouble[] {

@@ -15,6 +15,8 @@ export interface DoctorParts {
   readonly backupFile: string;
   /** What was set aside. */
   readonly strays: () => Promise<readonly Stray[]>;
+  /** Why the sandbox of that id cannot be reached now, though it runs. */
+  readonly unreached: (sandboxId: string) => string | undefined;
   /** What is wrong now, as health knows it. */
   readonly troubles: () => readonly Trouble[];
   readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
@@ -116,7 +118,8 @@ export class DoctorService {
 
   async #sandboxes(): Promise<Finding[]> {
     const { state, disks } = this.#parts;
-    const failed = state.sandboxes.all().filter((sandbox) => sandbox.state === 'failed');
+    const sandboxes = state.sandboxes.all();
+    const failed = sandboxes.filter((sandbox) => sandbox.state === 'failed');
     const found = await disks.list();
     const stored = new Set(found.snapshots);
     const missing = state.snapshots.all().filter((snapshot) => !stored.has(snapshot.id));
@@ -129,6 +132,13 @@ export class DoctorService {
           fix: `Start it again with \`coppice start ${sandbox.name}\`, or remove it.`,
         }),
       ),
+      ...sandboxes.flatMap(({ id, name }): Finding[] => {
+        const trouble = this.#parts.unreached(id);
+        if (trouble === undefined) return [];
+        const message = `sandbox ${name} runs, but cannot be reached: ${trouble}`;
+        const fix = `It is tried again all the time. To give up what runs in it: coppice stop ${name} && coppice start ${name}`;
+        return [{ severity: 'warning', check: 'sandboxes', message, fix }];
+      }),
       ...missing.map(
         (snapshot): Finding => ({
           severity: 'error',

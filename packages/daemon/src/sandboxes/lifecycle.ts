@@ -52,6 +52,7 @@ export class Lifecycle {
         parts.log.error({ err: error, sandbox: id }, 'the end of a sandbox was lost'),
       ),
     );
+    parts.machines.onUnreached((id, trouble) => this.#unreached(id, trouble));
   }
 
   /** Done first when a sandbox is destroyed, while it still runs. */
@@ -65,7 +66,10 @@ export class Lifecycle {
     const { id } = finder.get(ref);
     return locks.exclusive(id, async () => {
       const record = finder.get(id);
-      if (record.state === 'running') return this.#view(id);
+      if (record.state === 'running') {
+        this.#assertReached(record);
+        return this.#view(id);
+      }
       if (record.state !== 'stopped' && record.state !== 'failed') throw wrongState(record, 'started');
       this.assertRoom(record);
       this.#assertDisk(record);
@@ -83,6 +87,30 @@ export class Lifecycle {
       }
       return this.#view(id);
     });
+  }
+
+  /** It runs, and yet is of no use to who asked for it. */
+  #assertReached({ id, name }: SandboxRecord): void {
+    const trouble = this.#parts.machines.get(id)?.trouble;
+    if (trouble === undefined) return;
+    throw new CoppiceError('unavailable', `sandbox ${name} runs, but cannot be reached: ${trouble}`, {
+      hint: `It is tried again all the time. To give up what runs in it: coppice stop ${name} && coppice start ${name}`,
+    });
+  }
+
+  #unreached(id: string, trouble: string | undefined): void {
+    const { state, journal, log } = this.#parts;
+    const name = state.sandboxes.byId(id)?.name;
+    if (name === undefined) return;
+    try {
+      journal.commit((emit) =>
+        trouble === undefined
+          ? emit('sandbox.reached', id, { name })
+          : emit('sandbox.unreached', id, { name, reason: trouble }),
+      );
+    } catch (error) {
+      log.error({ err: error, sandbox: id }, 'whether a sandbox can be reached could not be written down');
+    }
   }
 
   #assertDisk({ id, name }: SandboxRecord): void {
@@ -214,7 +242,10 @@ export class Lifecycle {
         );
       });
       if (record === undefined || record.state !== 'running') return;
-      this.fail(record, 'its first process ended unexpectedly: killed, or out of memory');
+      this.fail(
+        record,
+        machine.endedBecause ?? 'its first process ended unexpectedly: killed, or out of memory',
+      );
     });
   }
 

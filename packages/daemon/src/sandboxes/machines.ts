@@ -6,12 +6,18 @@ export class Machines {
   /** Found running by recovery, not yet in hand again. */
   readonly #arriving = new Map<string, Promise<void>>();
   #lost: ((sandboxId: string, machine: Machine) => Promise<void>) | undefined;
+  #unreached: ((sandboxId: string, trouble: string | undefined) => void) | undefined;
   readonly #losses = new Set<Promise<void>>();
   #closed = false;
 
   /** Told of each machine that ended while nobody had asked it to. One listener, set before the first machine is added. */
   onLost(listener: (sandboxId: string, machine: Machine) => Promise<void>): void {
     this.#lost = listener;
+  }
+
+  /** Told when one cannot be reached, and when it can be again. One listener, likewise. */
+  onUnreached(listener: (sandboxId: string, trouble: string | undefined) => void): void {
+    this.#unreached = listener;
   }
 
   get(sandboxId: string): Machine | undefined {
@@ -30,6 +36,9 @@ export class Machines {
       const loss = this.#lost(sandboxId, machine).finally(() => this.#losses.delete(loss));
       this.#losses.add(loss);
     };
+    machine.onTrouble((trouble) => {
+      if (!this.#closed && this.#live.get(sandboxId) === machine) this.#unreached?.(sandboxId, trouble);
+    });
     // It rejects where cleaning up failed: the machine is gone all the same.
     machine.exited.then(ended, ended);
   }

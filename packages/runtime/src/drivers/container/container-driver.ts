@@ -111,6 +111,10 @@ export class ContainerDriver implements Driver {
     return { ...health, detail: `${health.detail}, CRIU ${criu.version}`, memoryCompatibility };
   }
 
+  get trouble(): string | undefined {
+    return this.#launcher.trouble;
+  }
+
   async memoryRefusal(): Promise<string | undefined> {
     const criu = await this.#probeCriu();
     return 'refusal' in criu ? criu.refusal : undefined;
@@ -230,7 +234,7 @@ export class ContainerDriver implements Driver {
 
   /** Sandboxes go on without the driver. */
   async close(): Promise<void> {
-    for (const machine of this.#machines.values()) machine.guest.close();
+    for (const machine of this.#machines.values()) machine.leave();
     this.#machines.clear();
     await this.#launcher.close();
     this.#cgroups.release();
@@ -283,15 +287,15 @@ export class ContainerDriver implements Driver {
     const runDir = this.#runDir(id);
     const ended = Promise.withResolvers<void>();
     // Watched from the first instant, and not one round trip later: to connect takes longer than that.
-    const [guest] = await Promise.all([
-      connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs, patience: this.#patience }),
-      this.#launcher.watch(init, ended.resolve),
-    ]);
+    const connect = () =>
+      connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs, patience: this.#patience });
+    const [guest] = await Promise.all([connect(), this.#launcher.watch(init, ended.resolve)]);
     const { slot, agent, watchesModes = false } = readMachineRecord(runDir) ?? {};
     const machine = new ContainerMachine({
       id,
       init,
       guest,
+      connect,
       cgroup: this.#cgroups.group(id),
       launcher: this.#launcher,
       runDir,

@@ -4,6 +4,7 @@ import { CoppiceError } from '@coppice/protocol';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
 import type { Guest } from '../../guest/guest.ts';
+import { LinkKeeper, type LinkListener } from '../../guest/link-keeper.ts';
 import { checkHostname, checkLimits } from '../../machine/check-spec.ts';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
 import { freezeBetweenStarts } from './between-starts.ts';
@@ -27,6 +28,8 @@ export interface ContainerParts {
   readonly id: string;
   readonly init: ProcessIdentity;
   readonly guest: Guest;
+  /** Again, after the link was lost. */
+  readonly connect: () => Promise<Guest>;
   readonly cgroup: SandboxCgroup;
   readonly launcher: Launcher;
   readonly runDir: string;
@@ -42,9 +45,9 @@ export interface ContainerParts {
 export class ContainerMachine implements Machine {
   readonly id: string;
   readonly pid: number;
-  readonly guest: Guest;
   readonly exited: Promise<void>;
   readonly #parts: ContainerParts;
+  readonly #link: LinkKeeper;
   readonly #gone = Promise.withResolvers<void>();
   #lastUsage: MachineUsage | undefined;
   #ended = false;
@@ -54,10 +57,27 @@ export class ContainerMachine implements Machine {
     this.#parts = parts;
     this.id = parts.id;
     this.pid = parts.init.pid;
-    this.guest = parts.guest;
+    this.#link = new LinkKeeper(parts.guest, { connect: parts.connect, isOver: () => this.#ended });
     this.exited = this.#gone.promise;
     // Whoever waits sees a failed clean-up; if nobody does it must not end the daemon.
     this.exited.catch(() => {});
+  }
+
+  get guest(): Guest {
+    return this.#link.guest;
+  }
+
+  get trouble(): string | undefined {
+    return this.#link.trouble;
+  }
+
+  onTrouble(listener: LinkListener): void {
+    this.#link.onChange(listener);
+  }
+
+  /** It goes on; this process has nothing more to do with it. */
+  leave(): void {
+    this.#link.close();
   }
 
   /** Told by the launcher. Everything of the sandbox is removed before `exited` settles, so it may be started again at once. */
@@ -203,7 +223,7 @@ export class ContainerMachine implements Machine {
   }
 
   async #finish(): Promise<void> {
-    this.guest.close();
+    this.#link.close();
     this.#lastUsage = { ...this.#parts.cgroup.usage(), pids: 0, memoryBytes: 0 };
     await this.#parts.cgroup.kill();
     await this.#parts.cgroup.remove();

@@ -54,7 +54,11 @@ interface Watched {
   readonly onExit: () => void;
 }
 
-const restartPauseMs = 100;
+const firstPauseMs = 50;
+const longestPauseMs = 2000;
+
+const restartHint =
+  'It is started again by itself: try again in a moment. `coppice doctor` says whether it runs.';
 
 type Answer = PromiseWithResolvers<Map<string, string>>;
 
@@ -69,6 +73,8 @@ export class Launcher {
   #server: ChildProcessWithoutNullStreams | undefined;
   #sequence = 0;
   #closed = false;
+  #pauseMs = firstPauseMs;
+  #trouble: string | undefined;
 
   constructor(options: LauncherOptions) {
     this.#options = options;
@@ -76,6 +82,11 @@ export class Launcher {
 
   get program(): string {
     return this.#options.program;
+  }
+
+  /** Why sandboxes cannot be started now; another one is being started. */
+  get trouble(): string | undefined {
+    return this.#trouble;
   }
 
   /** Starts the server ahead of the first request. */
@@ -165,6 +176,7 @@ export class Launcher {
     // A write to a server that has just died; its end is what is reported.
     server.stdin.on('error', () => {});
     server.on('error', (error) => this.#lose(server, `${program} could not be started: ${error.message}`));
+    // Not its exit: by its end of stderr all that it had begun to start is through, and who fails for it can clear that away.
     server.on('close', () => this.#lose(server, `${program} ended unexpectedly. ${complaint}`.trim()));
     return server;
   }
@@ -172,6 +184,8 @@ export class Launcher {
   #hear(message: Map<string, string>): void {
     const exited = message.get('exited');
     if (exited !== undefined) this.#announce(Number(exited));
+    this.#trouble = undefined;
+    this.#pauseMs = firstPauseMs;
     const sequence = message.get('seq');
     if (sequence === undefined) return;
     this.#pending.get(sequence)?.resolve(message);
@@ -187,16 +201,20 @@ export class Launcher {
   #lose(server: ChildProcessWithoutNullStreams, message: string): void {
     if (this.#server !== server) return;
     this.#server = undefined;
-    const failure = new CoppiceError('internal', message);
+    const failure = new CoppiceError('unavailable', message, { hint: restartHint });
     for (const waiting of this.#pending.values()) waiting.reject(failure);
     this.#pending.clear();
     if (this.#closed) return;
+    this.#trouble = message;
     // Not at once, lest a server that cannot live takes all the time there is.
-    setTimeout(() => this.#watchAgain(), restartPauseMs).unref();
+    setTimeout(() => this.#comeBack(), this.#pauseMs).unref();
+    this.#pauseMs = Math.min(2 * this.#pauseMs, longestPauseMs);
   }
 
-  #watchAgain(): void {
+  /** A question without an effect shows that it lives; failing leads back here. */
+  #comeBack(): void {
     if (this.#closed) return;
+    this.#ask('watch', identityFields({ pid: process.pid, started: '0' })).catch(() => {});
     for (const { identity, onExit } of [...this.#watched.values()]) {
       // Fails only when this server is lost in turn, which leads back here.
       this.watch(identity, onExit).catch(() => {});

@@ -58,6 +58,7 @@ export class GvisorDriver implements Driver {
   /** Of this driver alone: another one takes what it finds among its own for its own. */
   readonly #dir: string;
   readonly #cgroups: HomeCgroups;
+  readonly #machines = new Map<string, GvisorMachine>();
   readonly #cleaning = new Map<string, Promise<void>>();
   #ready: Promise<{ runsc: Runsc; platform: Platform }> | undefined;
 
@@ -124,6 +125,10 @@ export class GvisorDriver implements Driver {
       if (existsSync(paths.dir)) await this.#cleanUp(spec.id);
       return undefined;
     }
+    if (record?.relay !== undefined && !isRunning(record.relay)) {
+      await this.#cleanUp(spec.id);
+      return undefined;
+    }
     // The daemon before may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
     if (existsSync(paths.pausedMark)) {
@@ -131,7 +136,7 @@ export class GvisorDriver implements Driver {
       await runsc.resumeIfPaused(spec.id);
       rmSync(paths.pausedMark, { force: true });
     }
-    return this.#machine(spec.id, identity);
+    return this.#machine(spec.id, identity, record?.relay);
   }
 
   /** The memory of its sandboxes holds all that it needs. */
@@ -154,7 +159,10 @@ export class GvisorDriver implements Driver {
     return removed;
   }
 
+  /** Sandboxes go on without the driver. */
   async close(): Promise<void> {
+    for (const machine of this.#machines.values()) machine.leave();
+    this.#machines.clear();
     await this.#cgroups.release();
   }
 
@@ -207,8 +215,8 @@ export class GvisorDriver implements Driver {
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
         command: command(runsc, paths),
       });
-      const identity = await this.#letGo(spec, paths, relay);
-      return await this.#machine(spec.id, identity);
+      const { process, relay: own } = await this.#letGo(spec, paths, relay);
+      return await this.#machine(spec.id, process, own);
     } catch (error) {
       await this.#cleanUp(spec.id);
       throw error;
@@ -216,38 +224,52 @@ export class GvisorDriver implements Driver {
   }
 
   /** The policy stands before the first instruction runs; it may have been set up while the sandbox was made. */
-  async #letGo(spec: MachineSpec, paths: Paths, relay: Relay): Promise<ProcessIdentity> {
+  async #letGo(
+    spec: MachineSpec,
+    paths: Paths,
+    relay: Relay,
+  ): Promise<{ process: ProcessIdentity; relay: ProcessIdentity }> {
     try {
-      const { pid } = relay;
-      const started = readStarted(pid);
-      if (started === undefined)
+      const identify = (pid: number): ProcessIdentity => {
+        const started = readStarted(pid);
+        if (started !== undefined) return { pid, started };
         throw new CoppiceError('internal', `sandbox ${spec.id} ended right after its start`);
-      const identity = { pid, started };
-      writeRecord(paths.record, { process: identity, waits: true });
+      };
+      const made = { process: identify(relay.pid), relay: identify(relay.ownPid) };
+      writeRecord(paths.record, { ...made, waits: true });
       await spec.networkStands;
       await relay.go();
-      writeRecord(paths.record, { process: identity });
-      return identity;
+      writeRecord(paths.record, made);
+      return made;
     } catch (error) {
       relay.drop();
       throw error;
     }
   }
 
-  async #machine(id: string, identity: ProcessIdentity): Promise<Machine> {
+  async #machine(
+    id: string,
+    identity: ProcessIdentity,
+    relay: ProcessIdentity | undefined,
+  ): Promise<Machine> {
     const { runsc } = await this.#prepare();
     const { socket, holdSocket, pausedMark } = this.#paths(id);
-    return new GvisorMachine({
+    const connect = () => connectGuest(socket, { unaligned: true, patience: this.#patience });
+    const machine = new GvisorMachine({
       id,
       pid: identity.pid,
-      guest: await connectGuest(socket, { unaligned: true, patience: this.#patience }),
+      guest: await connect(),
+      connect,
       runsc,
       cgroup: this.#cgroups.group(id),
       holdSocket,
       pausedMark,
       isAlive: () => isRunning(identity),
+      hasRelay: () => relay === undefined || isRunning(relay),
       cleanUp: () => this.#cleanUp(id),
     });
+    this.#machines.set(id, machine);
+    return machine;
   }
 
   /** One at a time for each sandbox: its end is noticed while it is being stopped. */
@@ -261,6 +283,7 @@ export class GvisorDriver implements Driver {
 
   /** In reverse order of the start; each step may have been done before. */
   async #removeAll(id: string): Promise<void> {
+    this.#machines.delete(id);
     const paths = this.#paths(id);
     const group = this.#cgroups.group(id);
     await this.#endKernel(paths);
@@ -276,8 +299,11 @@ export class GvisorDriver implements Driver {
    * this machine, and runsc waits for that. One that does not go is killed with all the rest.
    */
   async #endKernel(paths: Paths): Promise<void> {
-    const identity = readRecord(paths.record)?.process;
+    const record = readRecord(paths.record);
+    const identity = record?.process;
     if (identity == null || !isRunning(identity)) return;
+    const relay = record?.relay;
+    const isBurying = () => existsSync(paths.socket) && (relay === undefined || isRunning(relay));
     try {
       process.kill(identity.pid, 'SIGKILL');
     } catch (error) {
@@ -285,7 +311,7 @@ export class GvisorDriver implements Driver {
     }
     const endMs = performance.now() + kernelEndsWithinMs;
     // The relay takes its socket away when it has buried the last of them.
-    while (existsSync(paths.socket) && performance.now() < endMs) await sleep(lookAgainMs);
+    while (isBurying() && performance.now() < endMs) await sleep(lookAgainMs);
   }
 
   /**

@@ -6,6 +6,8 @@ export interface GvisorRecord {
   readonly driver: 'gvisor';
   /** Its kernel; null until it is made. */
   readonly process: ProcessIdentity | null;
+  /** Without it nobody reaches the sandbox. Unknown where an earlier version started it. */
+  readonly relay?: ProcessIdentity;
   /** It was made, and nothing in it runs yet. */
   readonly waits?: boolean;
 }

@@ -92,6 +92,11 @@ export class Relay {
     return this.#pid;
   }
 
+  /** Of the relay itself. */
+  get ownPid(): number {
+    return this.#child.pid ?? 0;
+  }
+
   /** Lets it run. */
   async go(): Promise<void> {
     this.#child.stdin.write('g');
