@@ -9,7 +9,7 @@ const patience = { testTimeout: 600_000, hookTimeout: 600_000, retry: 2 };
 const heavy = ['tests/{faults,perf,soak}/**/*.test.ts'];
 
 /** Built by set-up; where it could not, tests/security/sanitizers.test.ts says so. */
-const sanitized = join(import.meta.dirname, '.tools/guest-sanitized');
+const sanitized = join(import.meta.dirname, '.tools/native-sanitized');
 
 /** Some of the tests of packages once more, with programs that end when they touch memory that is not theirs. */
 const withSanitizers = {

@@ -61,7 +61,7 @@ await mkdir(join(home, 'bin'));
 // The program itself; what bin/jvs does besides is to look whether set-up is needed.
 await writeFile(
   join(home, 'bin/jvs'),
-  `#!/bin/sh\nexec ${join(root, 'guest/build/coppice-tree')} jvs ${process.execPath} ${join(root, 'dist/jvs.mjs')} "$@"\n`,
+  `#!/bin/sh\nexec ${join(root, 'native/build/coppice-tree')} jvs ${process.execPath} ${join(root, 'dist/jvs.mjs')} "$@"\n`,
 );
 await chmod(join(home, 'bin/jvs'), 0o755);
 process.env.PATH = `${join(home, 'bin')}:${process.env.PATH}`;

@@ -2,7 +2,7 @@
 #
 #   coppice_root=/path/to/checkout; source "$coppice_root/scripts/lib/ensure-setup.sh"
 #   ensure_setup client   what a client needs: Node, npm packages, bundles. Needs no root and no Debian package
-#   ensure_setup all      and what the daemon needs: Debian packages, guest programs, gVisor where it can be had
+#   ensure_setup all      and what the daemon needs: Debian packages, C programs, gVisor where it can be had
 #   ensure_setup test     and what only the tests need
 #
 # When everything is current this costs one `find`. All messages go to stderr: stdout belongs to the command.
@@ -15,10 +15,10 @@ _setup_is_current() {
   inputs=("$coppice_root"/{package.json,package-lock.json,.npmrc,.node-version,scripts/setup,scripts/lib,scripts/build.ts}
     "$coppice_root"/packages/*/{package.json,src})
   if [[ $1 != client ]]; then
-    [[ -d $coppice_root/guest/build ]] || return 1
-    inputs+=("$coppice_root/guest")
+    [[ -d $coppice_root/native/build ]] || return 1
+    inputs+=("$coppice_root/native")
   fi
-  newer=$(find "${inputs[@]}" -path "$coppice_root/guest/build" -prune -o -newer "$mark" -print -quit) || return 1
+  newer=$(find "${inputs[@]}" -path "$coppice_root/native/build" -prune -o -newer "$mark" -print -quit) || return 1
   [[ -z $newer ]]
 }
 

@@ -29,7 +29,7 @@ if ! flock -n 9; then
 fi
 
 # The one product that lies among inputs: made later, it would make them look edited, and the next start slow.
-mkdir -p guest/build
+mkdir -p native/build
 # Made before the steps look at their inputs: what is edited while they run is newer than this mark.
 mark=$(mktemp .tools/stamps/.mark-XXXXXX)
 ticker=

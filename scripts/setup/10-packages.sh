@@ -9,7 +9,7 @@ needs=(
   iproute2:ip              # network of a sandbox
   nftables:nft             # its policy
   mount:losetup            # loop devices below the pool
-  gcc:cc                   # builds the guest programs
+  gcc:cc                   # builds the C programs
   make:make
   libc6-dev:/usr/include/stdio.h
   musl-tools:musl-gcc      # links the agent, which starts with every sandbox

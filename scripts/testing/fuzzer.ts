@@ -3,8 +3,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 const repository = join(import.meta.dirname, '../..');
-const programs = join(repository, '.tools/guest-fuzzers');
-const corpora = join(repository, 'guest/fuzz/corpus');
+const programs = join(repository, '.tools/native-fuzzers');
+const corpora = join(repository, 'native/fuzz/corpus');
 
 export interface FuzzOptions {
   readonly seconds: number;
@@ -19,7 +19,7 @@ export interface FuzzOutcome {
   readonly output: string;
 }
 
-/** A program of guest/fuzz: it feeds made-up input to one part of a C program. */
+/** A program of native/fuzz: it feeds made-up input to one part of a C program. */
 export class Fuzzer {
   readonly name: string;
 

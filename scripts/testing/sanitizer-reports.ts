@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
-const reports = join(import.meta.dirname, '../../.tools/guest-sanitized/reports');
+const reports = join(import.meta.dirname, '../../.tools/native-sanitized/reports');
 
 export const setup = (): void => {
   rmSync(reports, { recursive: true, force: true });

@@ -77,16 +77,16 @@ describe('set-up', () => {
   });
 
   test('is current at the very next start, although a step has built among the sources', async () => {
-    for (const directory of ['guest/agent', 'packages/cli/src', '.tools/node/bin', 'dist'])
+    for (const directory of ['native/agent', 'packages/cli/src', '.tools/node/bin', 'dist'])
       mkdirSync(join(checkout, directory), { recursive: true });
     for (const file of ['package.json', 'package-lock.json', '.npmrc', '.node-version', 'scripts/build.ts'])
       write(file, '');
     for (const file of ['packages/cli/package.json', 'dist/coppice.mjs']) write(file, '');
     writeFileSync(join(checkout, '.tools/node/bin/node'), '', { mode: 0o755 });
-    step('10-first', 'sleep 0.1; mkdir -p guest/build; touch guest/build/program');
+    step('10-first', 'sleep 0.1; mkdir -p native/build; touch native/build/program');
     await setUp();
     expect(await isCurrent()).toBe(true);
-    write('guest/agent/main.c', 'edited');
+    write('native/agent/main.c', 'edited');
     expect(await isCurrent()).toBe(false);
   });
 

@@ -8,7 +8,7 @@ import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf } from './children-of.ts';
 
-const poolProgram = fileURLToPath(new URL('../../guest/build/coppice-pool', import.meta.url));
+const poolProgram = fileURLToPath(new URL('../../native/build/coppice-pool', import.meta.url));
 
 describe('a helper of the daemon that dies', () => {
   let daemon: RunningDaemon;

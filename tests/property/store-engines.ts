@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { CopyingEngine, createDiskStore, type DiskStore, openPool, PoolServer } from '@coppice/store';
 
-const programPath = fileURLToPath(new URL('../../guest/build/coppice-pool', import.meta.url));
+const programPath = fileURLToPath(new URL('../../native/build/coppice-pool', import.meta.url));
 
 export interface OpenEngine {
   readonly store: DiskStore;

@@ -24,7 +24,7 @@ const makeWithCriu = (home: string, homeKey: string): ContainerDriver =>
   new ContainerDriver({
     home,
     homeKey,
-    programs: { launch: file('guest/build/coppice-launch'), agent: file('guest/build/coppice-agent') },
+    programs: { launch: file('native/build/coppice-launch'), agent: file('native/build/coppice-agent') },
     criuProgram,
   });
 

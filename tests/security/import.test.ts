@@ -132,7 +132,7 @@ describe('a file from a stranger', () => {
     );
   });
 
-  /** Of the form that guest/parcel/parcel.h describes. */
+  /** Of the form that native/parcel/parcel.h describes. */
   const attributes = Buffer.alloc(27);
   const tree = (...records: Buffer[]): Buffer =>
     Buffer.concat([Buffer.from('CPTREE1\nR'), attributes, ...records, Buffer.from('E')]);

@@ -7,8 +7,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { ElfProgram } from './elf-program.ts';
 
 const repository = join(import.meta.dirname, '../..');
-const installed = join(repository, 'guest/build');
-const sanitized = join(repository, '.tools/guest-sanitized');
+const installed = join(repository, 'native/build');
+const sanitized = join(repository, '.tools/native-sanitized');
 const isBuilt = existsSync(join(sanitized, 'coppice-tree'));
 
 describe('sanitizers', skipFor(isBuilt ? undefined : 'set-up could not build programs with them'), () => {
@@ -37,10 +37,10 @@ describe('sanitizers', skipFor(isBuilt ? undefined : 'set-up could not build pro
       source,
       `#include <stdio.h>\n#include <stdlib.h>\nint main(int count, char **words) { (void)words; ${fault} return 0; }\n`,
     );
-    // As guest/Makefile does it.
+    // As native/Makefile does it.
     execFileSync('cc', [
       ...['-fsanitize=address,undefined', '-fno-sanitize-recover=all', `-DREPORTS="${directory}/report"`],
-      ...[join(repository, 'guest/sanitize/options.c'), source, '-o', program],
+      ...[join(repository, 'native/sanitize/options.c'), source, '-o', program],
     ]);
     expect(spawnSync(program, { encoding: 'utf8' }).signal).toBe('SIGABRT');
     const reports = readdirSync(directory).filter((name) => name.startsWith('report.'));

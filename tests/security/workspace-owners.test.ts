@@ -211,7 +211,7 @@ const readIfThere = (path: string): string => {
 };
 
 const criuProgram = fileURLToPath(new URL('../../.tools/criu/criu', import.meta.url));
-const built = (name: string) => fileURLToPath(new URL(`../../guest/build/${name}`, import.meta.url));
+const built = (name: string) => fileURLToPath(new URL(`../../native/build/${name}`, import.meta.url));
 const makeWithCriu = (home: string, homeKey: string): ContainerDriver =>
   new ContainerDriver({
     home,

@@ -24,7 +24,7 @@ const makeDriver = (home: string, homeKey: string): ContainerDriver =>
   new ContainerDriver({
     home,
     homeKey,
-    programs: { launch: path('guest/build/coppice-launch'), agent: path('guest/build/coppice-agent') },
+    programs: { launch: path('native/build/coppice-launch'), agent: path('native/build/coppice-agent') },
     criuProgram,
   });
 
@@ -100,8 +100,8 @@ describe('the memory of a container', skipFor(reason), () => {
   test('the agent that memory is of stays while something may go on with it, and no longer', async () => {
     const installed = (home: string) => join(home, 'installed-agent');
     const makeUpgradable = (home: string, homeKey: string): ContainerDriver => {
-      if (!existsSync(installed(home))) copyFileSync(path('guest/build/coppice-agent'), installed(home));
-      const programs = { launch: path('guest/build/coppice-launch'), agent: installed(home) };
+      if (!existsSync(installed(home))) copyFileSync(path('native/build/coppice-agent'), installed(home));
+      const programs = { launch: path('native/build/coppice-launch'), agent: installed(home) };
       return new ContainerDriver({ home, homeKey, programs, criuProgram });
     };
     await using bench = await DriverWorkbench.open(await tinyImage(), makeUpgradable);

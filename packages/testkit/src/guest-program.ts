@@ -1,12 +1,12 @@
 import { fileURLToPath } from 'node:url';
 import { skipFor } from './skip-for.ts';
 
-/** A program of guest/ as it is installed: static, so that it runs in any sandbox. */
+/** A program of native/ as it is installed: static, so that it runs in any sandbox. */
 export const installedProgram = (name: `coppice-${string}`): string =>
-  fileURLToPath(new URL(`../../../guest/build/${name}`, import.meta.url));
+  fileURLToPath(new URL(`../../../native/build/${name}`, import.meta.url));
 
 /**
- * A program of guest/ that runs on this machine and not in an image. The tests of the project `sanitized` get those that
+ * A program of native/ that runs on this machine and not in an image. The tests of the project `sanitized` get those that
  * are built with AddressSanitizer and UBSan.
  */
 export const guestProgram = (name: `coppice-${string}`): string => {

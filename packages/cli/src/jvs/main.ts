@@ -18,7 +18,7 @@ try {
 const io = { cwd, env: process.env, stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };
 const argv = process.argv.slice(2);
 
-// What coppice-tree did by itself, and failed at: it is for this program to explain (guest/tree/direct.h).
+// What coppice-tree did by itself, and failed at: it is for this program to explain (native/tree/direct.h).
 const { JVS_FAILURE: failure } = process.env;
 if (failure === undefined) process.exitCode = await runJvs(argv, io);
 else process.exitCode = explain(treeFailure(JSON.parse(failure).error), argv, io);

@@ -15,7 +15,7 @@ export interface Programs {
 /** Found upwards from here, so that the bundle and the sources both find them. */
 export function findPrograms(from: string): Programs {
   for (let directory = from; ; directory = dirname(directory)) {
-    const build = join(directory, 'guest', 'build');
+    const build = join(directory, 'native', 'build');
     if (existsSync(join(build, 'coppice-agent')))
       return {
         agent: join(build, 'coppice-agent'),
@@ -27,7 +27,7 @@ export function findPrograms(from: string): Programs {
       };
     if (directory === dirname(directory)) break;
   }
-  throw new CoppiceError('unsupported', 'the guest programs are not built', {
-    hint: 'Run `make -C guest`, or bin/coppice, which does all the set-up.',
+  throw new CoppiceError('unsupported', 'the C programs are not built', {
+    hint: 'Run `make -C native`, or bin/coppice, which does all the set-up.',
   });
 }

@@ -5,7 +5,7 @@ import { CoppiceError } from '@coppice/protocol';
 
 /**
  * Which directory this is, for good: whoever may rename above it can put another one at its path later. Drivers compare it
- * when they open the directory (guest/place).
+ * when they open the directory (native/place).
  */
 const identityOf = ({ dev, ino, birthtimeNs }: BigIntStats): string => `${dev}:${ino}:${birthtimeNs}`;
 

@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 
-/** The bytes on the wire; docs/guest-protocol.md says what they mean, guest/agent/wire.h is the other end. */
+/** The bytes on the wire; docs/guest-protocol.md says what they mean, native/agent/wire.h is the other end. */
 export const wireMagic = 'COPPICE1';
 export const wireVersion = 1;
 export const frameHeaderBytes = 12;

@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 
-/** As guest/workspace/workspace.h has it: what our programs say when the fault lies with the directory. */
+/** As native/workspace/workspace.h has it: what our programs say when the fault lies with the directory. */
 const pattern = /workspace-(changed|unusable): (.+)/;
 
 /** The error for it, where a program that was to start a sandbox said so. */

@@ -67,7 +67,7 @@ const pidOf = async (child: ChildProcess): Promise<number> => {
 
 /** A real agent that listens on a socket of its own, confined; as PID 1 of its own process namespace when asked. */
 export const startAgent = async (options: { asInit?: boolean } = {}): Promise<Agent> => {
-  if (!existsSync(agentPath)) throw new Error(`${agentPath} is not there: run make -C guest`);
+  if (!existsSync(agentPath)) throw new Error(`${agentPath} is not there: run make -C native`);
   const dir = mkdtempSync(join(tmpdir(), 'coppice-guest-'));
   const socketPath = join(dir, 'agent.sock');
   const [program, ...args] = confinedAgent({ dir, ...options, args: ['--listen', socketPath] });

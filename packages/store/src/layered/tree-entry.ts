@@ -42,7 +42,7 @@ const headerBytes = 68;
 export const nameOf = (record: Buffer): Buffer =>
   record.subarray(headerBytes, headerBytes + record.readUInt32LE(60));
 
-/** The form is `struct entry_record` in guest/pool/tree.c. */
+/** The form is `struct entry_record` in native/pool/tree.c. */
 export const decodeEntry = (record: Buffer): TreeEntry => {
   const mode = record.readUInt32LE(0);
   const flags = record.readUInt32LE(12);

@@ -1,6 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 
-/** The wire of coppice-pool; guest/pool/main.c describes it. */
+/** The wire of coppice-pool; native/pool/main.c describes it. */
 export interface ReplyFrame {
   readonly id: number;
   readonly status: 'done' | 'failed' | 'part';

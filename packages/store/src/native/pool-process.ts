@@ -95,7 +95,7 @@ export class PoolProcess {
           hint: 'Stop the other daemon with `coppice down`, or use another COPPICE_HOME.',
         })
       : new CoppiceError('unavailable', `The pool's helper program is not running: ${reason}`, {
-          hint: 'Restart the daemon; `make -C guest` builds the program if it is missing.',
+          hint: 'Restart the daemon; `make -C native` builds the program if it is missing.',
         });
     this.#endedWith = failure;
     for (const pending of this.#pending.values()) {

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError, isErrorCode } from '@coppice/protocol';
 
-/** What a tree is for decides what may be in it: guest/parcel/parcel.h says what. */
+/** What a tree is for decides what may be in it: native/parcel/parcel.h says what. */
 export type ParcelKind = 'disk' | 'image' | 'memory';
 
 export interface ParcelCount {

@@ -24,7 +24,7 @@ export interface TreeEntry {
   readonly location: NodeLocation;
 }
 
-/** guest/tree/node.h says how a directory is laid out. Its hash is not checked: what is damaged may say anything. */
+/** native/tree/node.h says how a directory is laid out. Its hash is not checked: what is damaged may say anything. */
 export const decodeNode = (bytes: Buffer): TreeEntry[] => {
   try {
     if (bytes.readUInt32LE(0) === magic) return decodeEntries(bytes);

@@ -11,15 +11,15 @@ const findProgram = (): string => {
   const given = process.env.COPPICE_TREE_PROGRAM;
   if (given) return given;
   for (let folder = import.meta.dirname; folder !== dirname(folder); folder = dirname(folder)) {
-    const candidate = join(folder, 'guest/build/coppice-tree');
+    const candidate = join(folder, 'native/build/coppice-tree');
     if (existsSync(candidate)) return candidate;
   }
   throw new CoppiceError('unsupported', 'the program coppice-tree has not been built', {
-    hint: 'Run `make -C guest` in the checkout; it needs a C compiler.',
+    hint: 'Run `make -C native` in the checkout; it needs a C compiler.',
   });
 };
 
-/** A length, and that many bytes of words that end with NUL (guest/tree/requests.h). */
+/** A length, and that many bytes of words that end with NUL (native/tree/requests.h). */
 const encodeRequest = (operation: string, words: TreeWords): Buffer => {
   const parts = [operation];
   for (const [key, value] of Object.entries(words)) {

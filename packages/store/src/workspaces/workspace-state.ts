@@ -1,6 +1,6 @@
 import type { SnapshotRecord, WorktreeRecord } from './snapshot-record.ts';
 
-/** What the log adds up to. coppice-tree adds it up (guest/tree/log.c). */
+/** What the log adds up to. coppice-tree adds it up (native/tree/log.c). */
 export interface WorkspaceState {
   /** Oldest first. */
   readonly snapshots: ReadonlyMap<string, SnapshotRecord>;

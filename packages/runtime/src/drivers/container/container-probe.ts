@@ -23,7 +23,7 @@ export async function probeContainers(parts: ProbedParts): Promise<DriverHealth>
     fail(`Linux ${release()} cannot map the owners of mounts`, 'Use Linux 5.19 or later.');
   }
   for (const program of parts.programs) {
-    if (!isExecutable(program)) fail(`${program} is missing`, 'Build it: make -C guest.');
+    if (!isExecutable(program)) fail(`${program} is missing`, 'Build it: make -C native.');
   }
   if (!readFileSync('/proc/filesystems', 'utf8').includes('\toverlay\n')) {
     fail('the kernel has no overlay filesystem', 'Load it: modprobe overlay.');

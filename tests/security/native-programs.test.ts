@@ -15,7 +15,7 @@ import { eventually } from '@coppice/testkit';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ElfProgram } from './elf-program.ts';
 
-const build = join(import.meta.dirname, '../../guest/build');
+const build = join(import.meta.dirname, '../../native/build');
 const programs = readdirSync(build).filter((name) => name.startsWith('coppice-'));
 /** Linked with musl, which has no checked functions. */
 const withMusl = ['coppice-agent'];

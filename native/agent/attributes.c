@@ -15,7 +15,7 @@
 
 #define SECOND_NS 1000000000LL
 
-/* The same as in guest/pool/attributes.c: these are part of a file, others belong to the filesystem that it is on. */
+/* The same as in native/pool/attributes.c: these are part of a file, others belong to the filesystem that it is on. */
 static bool is_carried(const char *name) {
   if (strncmp(name, "user.", 5) == 0) return strncmp(name, "user.overlay.", 13) != 0;
   return strcmp(name, "security.capability") == 0 || strcmp(name, "system.posix_acl_access") == 0 ||

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The other end of the agent's control socket: see guest/agent/lend.c. */
+/* The other end of the agent's control socket: see native/agent/lend.c. */
 enum { lent_limit = 250 };
 static const char control_name[] = "\0coppice-agent";
 

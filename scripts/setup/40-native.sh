@@ -1,0 +1,7 @@
+# The static C programs that run in and around sandboxes.
+title="C programs"
+levels=(all test)
+
+inputs() { find native -path native/build -prune -o -type f -print | LC_ALL=C sort; }
+is_present() { [[ -d native/build ]]; }
+install() { make -C native --no-print-directory -j "$(nproc)"; }
