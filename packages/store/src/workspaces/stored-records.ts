@@ -1,7 +1,7 @@
 import { listIntents } from './intent.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
-/** The record of a snapshot, which ends the pack that was written for it (guest/tree/records.h). */
+/** The record of a snapshot, which ends the pack that was written for it (native/tree/records.h). */
 export interface StoredRecord {
   readonly pack: string;
   readonly offset: number;
