@@ -7,7 +7,7 @@ import { openApiDocument } from '../src/doors/http/openapi.ts';
 import { toCoppiceError, toProblem } from '../src/doors/problem.ts';
 import { RateLimiter } from '../src/doors/rate-limiter.ts';
 import { outputText, unfinishedTail } from '../src/inside/output-text.ts';
-import { JsonShape } from '../src/json-shape.ts';
+import { JsonShape } from '../src/text/json-shape.ts';
 import { version } from '../src/version.ts';
 
 const codeOf = (work: () => unknown): string => {

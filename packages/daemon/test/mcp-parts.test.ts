@@ -10,7 +10,7 @@ import { parseStatus } from '../src/doors/mcp/git-status.ts';
 import { PendingCalls } from '../src/doors/mcp/pending-calls.ts';
 import { toFailure } from '../src/doors/mcp/tool-failure.ts';
 import { ConfinedDirectory } from '../src/notes/confined-directory.ts';
-import { formatNote, parseNote } from '../src/notes/frontmatter.ts';
+import { editFrontmatter, parseNote } from '../src/notes/frontmatter.ts';
 import { redact } from '../src/redaction/redact.ts';
 
 async function* bytes(content: string): AsyncIterable<Buffer> {
@@ -250,7 +250,19 @@ test('frontmatter comes back as it was written', () => {
     frontmatter: { title: 'a: b', count: 3, done: true, none: null, tags: ['x', 'y, z'], word: 'true' },
     body: '# Title\n---\ntext\n',
   };
-  expect(parseNote(formatNote(note))).toEqual(note);
+  expect(parseNote(editFrontmatter(note.body, () => note.frontmatter))).toEqual(note);
   expect(parseNote('no frontmatter')).toEqual({ frontmatter: {}, body: 'no frontmatter' });
   expect(parseNote('---\ntags:\n  - a\n  - b\n---\nx').frontmatter).toEqual({ tags: ['a', 'b'] });
+});
+
+test('a change of frontmatter keeps nested values, comments and the order of what it does not change', () => {
+  const before =
+    '---\n# who asks\nauthor: {name: ada, since: 2024}\nold: 1\ntags: [a] # of the team\n---\nbody\n';
+  const after = editFrontmatter(before, ({ old: _, ...rest }) => ({ ...rest, state: 'done' }));
+  expect(after).toBe(
+    '---\n# who asks\nauthor: {name: ada, since: 2024}\ntags: [a] # of the team\nstate: done\n---\nbody\n',
+  );
+  expect(editFrontmatter('---\nold: 1\n---\nbody\n', () => ({}))).toBe('body\n');
+  expect(() => parseNote('---\na: &x 1\nb: *x\n---\n')).toThrow(/cannot be read/);
+  expect(() => parseNote('---\n- a\n---\n')).toThrow(/keys with values/);
 });

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { CoppiceError } from '@coppice/protocol';
-import { JsonShape } from '../json-shape.ts';
 import type { Principal } from '../services.ts';
+import { JsonShape } from '../text/json-shape.ts';
 import { DocumentRoom } from './document-room.ts';
 import type { Gate } from './gate.ts';
 

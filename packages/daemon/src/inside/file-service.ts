@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { posix } from 'node:path';
 import { CoppiceError, type FileEvent, type FileInfo } from '@coppice/protocol';
 import { type FileStat, GatheredBytes, type Guest } from '@coppice/runtime';
+import { TextSearch } from '../text/replace-text.ts';
 import { type GuestAccess, withGuest } from './guest-access.ts';
 import { guestTime } from './guest-time.ts';
 
@@ -18,8 +19,6 @@ const toFile = (stat: FileStat): FileInfo => ({
   modified_at: guestTime(stat.mtimeMs),
   target: stat.target,
 });
-
-const countOf = (text: string, part: string): number => text.split(part).length - 1;
 
 export interface WriteInput {
   readonly path: string;
@@ -107,7 +106,8 @@ export class FileService {
   async edit(ref: string, input: EditInput): Promise<{ path: string; replacements: number; bytes: number }> {
     return withGuest(this.#guests, ref, async ({ guest }) => {
       const before = await this.#readText(guest, input.path);
-      const count = countOf(before, input.old_string);
+      const search = new TextSearch(before, Buffer.from(input.old_string));
+      const count = await search.count();
       if (count === 0) throw new CoppiceError('no_match', `the text to replace is not in ${input.path}`);
       if (count > 1 && !input.replace_all) {
         throw new CoppiceError('ambiguous', `the text to replace is in ${input.path} ${count} times`, {
@@ -115,12 +115,14 @@ export class FileService {
           details: { count },
         });
       }
-      const after = Buffer.from(
-        input.replace_all
-          ? before.replaceAll(input.old_string, () => input.new_string)
-          : before.replace(input.old_string, () => input.new_string),
-      );
-      const bytes = await guest.write(input.path, single(after));
+      const by = Buffer.from(input.new_string);
+      const sizeBytes = before.length + count * (by.length - Buffer.byteLength(input.old_string));
+      if (sizeBytes > editLimitBytes)
+        throw new CoppiceError(
+          'too_large',
+          `${input.path} would become larger than the ${editLimitBytes} bytes that can be edited at once`,
+        );
+      const bytes = await guest.write(input.path, single(await search.replace(by, count)));
       return { path: input.path, replacements: count, bytes };
     });
   }
@@ -174,7 +176,7 @@ export class FileService {
     return withGuest(this.#guests, ref, async ({ guest }) => ({ path, ...(await guest.unpack(path, tar)) }));
   }
 
-  async #readText(guest: Guest, path: string): Promise<string> {
+  async #readText(guest: Guest, path: string): Promise<Buffer> {
     const gathered = new GatheredBytes();
     for await (const chunk of guest.read(path)) {
       gathered.add(chunk);
@@ -189,7 +191,7 @@ export class FileService {
       throw new CoppiceError('invalid_argument', `${path} is not text`, {
         hint: 'Write the whole file instead.',
       });
-    return bytes.toString();
+    return bytes;
   }
 
   async *#leased<T>(source: AsyncIterable<T>, release: () => void): AsyncIterable<T> {

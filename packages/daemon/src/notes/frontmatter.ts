@@ -1,83 +1,84 @@
 import { CoppiceError } from '@coppice/protocol';
+import { Document, isMap, parseDocument, type YAMLMap } from 'yaml';
 
-export type FrontmatterValue = string | number | boolean | null | readonly string[];
-export type Frontmatter = Record<string, FrontmatterValue>;
+export type Frontmatter = Record<string, unknown>;
 
 const fence = '---';
-
-const scalar = (text: string): string | number | boolean | null => {
-  const trimmed = text.trim();
-  if (trimmed === '' || trimmed === 'null' || trimmed === '~') return null;
-  if (trimmed === 'true' || trimmed === 'false') return trimmed === 'true';
-  if (/^-?(0|[1-9]\d*)(\.\d+)?$/.test(trimmed)) return Number(trimmed);
-  if (trimmed.startsWith('"')) {
-    try {
-      return String(JSON.parse(trimmed));
-    } catch {
-      return trimmed;
-    }
-  }
-  return trimmed.startsWith("'") && trimmed.endsWith("'") && trimmed.length > 1
-    ? trimmed.slice(1, -1).replaceAll("''", "'")
-    : trimmed;
-};
-
-const flowList = (text: string): string[] =>
-  [...text.slice(1, -1).matchAll(/\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,]+)/g)]
-    .map(([, item = '']) => scalar(item))
-    .filter((item) => item !== null)
-    .map(String);
-
-const unreadable = (line: string): CoppiceError =>
-  new CoppiceError('unsupported', `the frontmatter line \`${line}\` is not \`key: value\``, {
-    hint: 'Keep frontmatter flat: `key: value`, `key: [a, b]`, or a list of `- item` lines. Rewrite the note with vault_write.',
-  });
-
-/** The flat part of YAML that notes use: scalars and lists of strings. */
-const parseLines = (lines: readonly string[]): Frontmatter => {
-  const result: Frontmatter = {};
-  let listKey: string | undefined;
-  for (const line of lines) {
-    if (line.trim() === '' || line.trimStart().startsWith('#')) continue;
-    const item = /^\s*-\s+(.*)$/.exec(line);
-    if (item !== null && listKey !== undefined) {
-      const before = result[listKey];
-      result[listKey] = [...(Array.isArray(before) ? before : []), String(scalar(item[1]!) ?? '')];
-      continue;
-    }
-    const pair = /^([A-Za-z0-9_][A-Za-z0-9_ .-]*):(?:\s+(.*))?$/.exec(line);
-    if (pair === null) throw unreadable(line);
-    const [, key = '', value = ''] = pair;
-    listKey = value.trim() === '' ? key : undefined;
-    const text = value.trim();
-    result[key] = text.startsWith('[') && text.endsWith(']') ? flowList(text) : scalar(text);
-  }
-  return result;
-};
+/** YAML takes long to parse, and some texts much longer than others: no more than this is parsed at once. */
+const limitChars = 16_384;
 
 export interface Note {
   readonly frontmatter: Frontmatter;
   readonly body: string;
 }
 
+interface Parts {
+  /** The YAML between the fences; undefined where there are none. */
+  readonly head: string | undefined;
+  readonly body: string;
+}
+
+const split = (text: string): Parts => {
+  if (!text.startsWith(`${fence}\n`)) return { head: undefined, body: text };
+  const end = text.indexOf(`\n${fence}\n`, fence.length);
+  const atEnd = end < 0 && text.endsWith(`\n${fence}`) && text.length > 2 * fence.length;
+  if (end < 0 && !atEnd) return { head: undefined, body: text };
+  const last = end < 0 ? text.length - fence.length - 1 : end;
+  return {
+    head: text.slice(fence.length + 1, last + 1),
+    body: end < 0 ? '' : text.slice(end + fence.length + 2),
+  };
+};
+
+const unreadable = (reason: string, cause?: unknown): CoppiceError =>
+  new CoppiceError('unsupported', `the frontmatter of the note cannot be read: ${reason}`, {
+    hint: 'Frontmatter is YAML without aliases, such as `key: value` and `tags: [a, b]`. Rewrite the note with vault_write.',
+    cause,
+  });
+
+const parse = (head: string): Document<YAMLMap> => {
+  if (head.length > limitChars)
+    throw new CoppiceError(
+      'too_large',
+      `the frontmatter of the note is longer than ${limitChars} characters`,
+    );
+  let document: Document.Parsed;
+  try {
+    document = parseDocument(head, { schema: 'core', prettyErrors: false });
+  } catch (cause) {
+    throw unreadable('it is nested too deeply', cause);
+  }
+  const [error] = document.errors;
+  if (error !== undefined) throw unreadable(error.message, error);
+  if (document.contents === null) return new Document({}) as unknown as Document<YAMLMap>;
+  if (!isMap(document.contents)) throw unreadable('it is not a list of keys with values');
+  return document as unknown as Document<YAMLMap>;
+};
+
+const valuesOf = (document: Document<YAMLMap>): Frontmatter => {
+  try {
+    return document.toJS({ maxAliasCount: 0 }) as Frontmatter;
+  } catch (cause) {
+    throw unreadable((cause as Error).message, cause);
+  }
+};
+
 export const parseNote = (text: string): Note => {
-  const lines = text.split('\n');
-  const end = lines[0] === fence ? lines.indexOf(fence, 1) : -1;
-  if (end < 0) return { frontmatter: {}, body: text };
-  return { frontmatter: parseLines(lines.slice(1, end)), body: lines.slice(end + 1).join('\n') };
+  const { head, body } = split(text);
+  return { frontmatter: head === undefined ? {} : valuesOf(parse(head)), body };
 };
 
-const plain = /^[A-Za-z_][A-Za-z0-9_ ./-]*$/;
-const reserved = new Set(['true', 'false', 'null']);
-
-const format = (value: FrontmatterValue): string => {
-  if (Array.isArray(value)) return `[${value.map((item) => format(item as string)).join(', ')}]`;
-  if (typeof value !== 'string') return String(value);
-  return plain.test(value) && !reserved.has(value) && value.trim() === value ? value : JSON.stringify(value);
-};
-
-export const formatNote = ({ frontmatter, body }: Note): string => {
-  const entries = Object.entries(frontmatter);
-  if (entries.length === 0) return body;
-  return `${[fence, ...entries.map(([key, value]) => `${key}: ${format(value)}`), fence, body].join('\n')}`;
+/** Changes the keys whose values differ afterwards; order and comments of all others stay. */
+export const editFrontmatter = (text: string, edit: (before: Frontmatter) => Frontmatter): string => {
+  const { head, body } = split(text);
+  const document = parse(head ?? '');
+  const before = valuesOf(document);
+  const after = edit(before);
+  for (const key of Object.keys(before)) if (!Object.hasOwn(after, key)) document.delete(key);
+  for (const [key, value] of Object.entries(after))
+    if (JSON.stringify(value) !== JSON.stringify(before[key]))
+      document.set(key, document.createNode(value, { flow: true }));
+  if (Object.keys(after).length === 0) return body;
+  const written = document.toString({ lineWidth: 0, flowCollectionPadding: false });
+  return `${fence}\n${written}${fence}\n${body}`;
 };

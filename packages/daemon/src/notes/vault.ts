@@ -1,8 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 import { posix } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+import { TextSearch } from '../text/replace-text.ts';
 import type { ConfinedDirectory, ConfinedEntry } from './confined-directory.ts';
-import { type Frontmatter, formatNote, type Note, parseNote } from './frontmatter.ts';
+import { editFrontmatter, type Frontmatter, type Note, parseNote } from './frontmatter.ts';
 import { PatternThread, type Replaced } from './pattern-thread.ts';
 
 const noteLimitBytes = 10 * 1024 * 1024;
@@ -31,8 +32,18 @@ export interface SearchHit {
 
 export const tagsOf = (frontmatter: Frontmatter): string[] => {
   const { tags } = frontmatter;
-  if (Array.isArray(tags)) return [...tags];
+  if (Array.isArray(tags)) return tags.map(String);
   return typeof tags === 'string' && tags !== '' ? tags.split(/[\s,]+/) : [];
+};
+
+/** Of the text of a note; one whose frontmatter cannot be read has none, and does not stop a search through the others. */
+const tagsIn = (text: string): string[] => {
+  try {
+    return tagsOf(parseNote(text).frontmatter);
+  } catch (error) {
+    if (error instanceof CoppiceError) return [];
+    throw error;
+  }
 };
 
 /** Of a line that is longer no more is looked at. */
@@ -95,7 +106,7 @@ export class Vault {
     let count = 0;
     await this.change(path, async (before) => {
       if (before === undefined) return missing(path);
-      const replaced = isRegex ? await replacePattern(before, search, by) : replaceText(before, search, by);
+      const replaced = await (isRegex ? replacePattern : replaceText)(before, search, by);
       count = replaced.count;
       if (count === 0) throw new CoppiceError('no_match', `the text is not in the note ${path}`);
       return replaced.text;
@@ -104,10 +115,7 @@ export class Vault {
   }
 
   async changeFrontmatter(path: string, edit: (before: Frontmatter) => Frontmatter): Promise<Frontmatter> {
-    const written = await this.change(path, (before) => {
-      const note = parseNote(before ?? missing(path));
-      return formatNote({ frontmatter: edit(note.frontmatter), body: note.body });
-    });
+    const written = await this.change(path, (before) => editFrontmatter(before ?? missing(path), edit));
     return parseNote(written).frontmatter;
   }
 
@@ -147,6 +155,13 @@ export class Vault {
     return entries.filter((entry) => !entry.is_dir && entry.path.endsWith('.md'));
   }
 
+  /** All tags in use, sorted. */
+  async tags(): Promise<string[]> {
+    const all = new Set<string>();
+    for (const { path } of await this.notes()) for (const tag of tagsIn(await this.read(path))) all.add(tag);
+    return [...all].sort();
+  }
+
   /** Lines that hold the words or match the pattern, note by note. */
   async search(wanted: SearchRequest): Promise<{ results: SearchHit[] }> {
     if (!wanted.isRegex) return this.#search(wanted, findWords(wanted.query));
@@ -160,7 +175,7 @@ export class Vault {
     const results: SearchHit[] = [];
     for (const { path } of await this.notes(wanted.folder)) {
       const text = await this.read(path);
-      if (wanted.tag !== undefined && !tagsOf(parseNote(text).frontmatter).includes(wanted.tag)) continue;
+      if (wanted.tag !== undefined && !tagsIn(text).includes(wanted.tag)) continue;
       const lines = text.split('\n');
       for (const index of await find(lines)) {
         const context = lines.slice(Math.max(0, index - 1), index + 2).join('\n');
@@ -203,12 +218,13 @@ const replacePattern = async (text: string, search: string, by: string): Promise
   return await pattern.replace(text, by);
 };
 
-const replaceText = (text: string, search: string, by: string): Replaced => {
-  const parts = text.split(search);
-  const count = parts.length - 1;
-  if (text.length + count * (by.length - search.length) > noteLimitBytes)
+const replaceText = async (text: string, wanted: string, by: string): Promise<Replaced> => {
+  const [before, old, fresh] = [Buffer.from(text), Buffer.from(wanted), Buffer.from(by)];
+  const search = new TextSearch(before, old);
+  const count = await search.count();
+  if (before.length + count * (fresh.length - old.length) > noteLimitBytes)
     throw new CoppiceError('too_large', `the note would become larger than ${noteLimitBytes} bytes`);
-  return { text: parts.join(by), count };
+  return { text: (await search.replace(fresh, count)).toString(), count };
 };
 
 const tooLarge = (path: string): CoppiceError =>

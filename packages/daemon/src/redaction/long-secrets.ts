@@ -1,12 +1,18 @@
 /** What stands where a value was. */
 export type Instead = (found: string) => string;
 
+/** One block of a value that is found by its parts. */
 interface Place {
   readonly form: string;
   readonly at: number;
-  /** Where it does not go on like the form to its end, it is none. */
-  readonly isWhole: boolean;
   readonly instead: Instead;
+}
+
+interface Whole {
+  readonly form: string;
+  readonly instead: Instead;
+  /** The longest of the others that this one begins with. */
+  shorter: Whole | undefined;
 }
 
 /** Any run of twice as many characters of a long value holds a whole block of it, and is found. */
@@ -23,25 +29,33 @@ const mark = (text: string, at: number): number =>
  * that grows with the text alone. A regular expression for some ten thousand characters is one that no engine takes.
  */
 export class LongSecrets {
-  readonly #blocks = new Map<string, Place[]>();
+  readonly #blocks = new Map<string, Place>();
+  /** Values that count only as a whole, by the block that they begin with. */
+  readonly #wholes = new Map<string, WholeForms>();
   readonly #filter = new Uint8Array(filterSize);
 
   /** What is shorter is none of its business. */
   static readonly leastChars = blockChars;
 
   get isEmpty(): boolean {
-    return this.#blocks.size === 0;
+    return this.#blocks.size === 0 && this.#wholes.size === 0;
   }
 
-  /** One way in which a value may be written. */
+  /** One way in which a value may be written. `isWhole`: where a text does not go on like it to its end, it is not found. */
   add(form: string, isWhole: boolean, instead: Instead): void {
-    const last = isWhole ? 0 : form.length - blockChars;
-    for (let at = 0; at <= last && at + blockChars <= form.length; at += blockChars) {
+    if (form.length < blockChars) return;
+    if (isWhole) {
+      const block = form.slice(0, blockChars);
+      const forms = this.#wholes.get(block) ?? new WholeForms();
+      forms.add(form, instead);
+      this.#wholes.set(block, forms);
+      this.#filter[mark(block, 0)] = 1;
+      return;
+    }
+    for (let at = 0; at + blockChars <= form.length; at += blockChars) {
       const block = form.slice(at, at + blockChars);
-      const places = this.#blocks.get(block);
       // A text that repeats itself has the same block many times; one of them will do.
-      if (places === undefined) this.#blocks.set(block, [{ form, at, isWhole, instead }]);
-      else if (isWhole) places.push({ form, at, isWhole, instead });
+      if (!this.#blocks.has(block)) this.#blocks.set(block, { form, at, instead });
       this.#filter[mark(block, 0)] = 1;
     }
   }
@@ -63,11 +77,61 @@ export class LongSecrets {
   }
 
   #find(text: string, at: number, least: number) {
-    const places = this.#blocks.get(text.slice(at, at + blockChars)) ?? [];
-    const place = places.find(({ isWhole, form }) => !isWhole || text.startsWith(form, at));
+    const block = text.slice(at, at + blockChars);
+    const whole = this.#wholes.get(block)?.find(text, at);
+    if (whole !== undefined) return { start: at, end: at + whole.form.length, instead: whole.instead };
+    const place = this.#blocks.get(block);
     return place === undefined ? undefined : { ...extend(text, at, place, least), instead: place.instead };
   }
 }
+
+/** Forms that begin alike, in order. The longest that a text goes on with is found by few comparisons, however many there are. */
+class WholeForms {
+  #forms = new Map<string, Whole>();
+  #sorted: Whole[] | undefined;
+  #longestChars = 0;
+
+  add(form: string, instead: Instead): void {
+    if (this.#forms.has(form)) return;
+    this.#forms.set(form, { form, instead, shorter: undefined });
+    this.#longestChars = Math.max(this.#longestChars, form.length);
+    this.#sorted = undefined;
+  }
+
+  find(text: string, at: number): Whole | undefined {
+    this.#sorted ??= this.#sort();
+    const here = text.slice(at, at + this.#longestChars);
+    let [low, high] = [0, this.#sorted.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#sorted[middle]!.form <= here) low = middle + 1;
+      else high = middle;
+    }
+    // The last that is not behind it: every form that the text goes on with is this one, or one that this one begins with.
+    let candidate = this.#sorted[low - 1];
+    const common = candidate === undefined ? 0 : commonChars(candidate.form, here);
+    while (candidate !== undefined && candidate.form.length > common) candidate = candidate.shorter;
+    return candidate;
+  }
+
+  #sort(): Whole[] {
+    const sorted = [...this.#forms.values()].sort((a, b) => (a.form < b.form ? -1 : 1));
+    let before: Whole | undefined;
+    for (const whole of sorted) {
+      while (before !== undefined && !whole.form.startsWith(before.form)) before = before.shorter;
+      whole.shorter = before;
+      before = whole;
+    }
+    return sorted;
+  }
+}
+
+const commonChars = (one: string, other: string): number => {
+  const shorter = Math.min(one.length, other.length);
+  let common = 0;
+  while (common < shorter && one.charCodeAt(common) === other.charCodeAt(common)) common += 1;
+  return common;
+};
 
 /** As far as the text goes on like the value, in both directions. */
 const extend = (text: string, at: number, { form, at: formAt }: Place, least: number) => {

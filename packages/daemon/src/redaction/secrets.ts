@@ -1,3 +1,4 @@
+import { FormFinder } from './form-finder.ts';
 import { LongSecrets } from './long-secrets.ts';
 import { redact } from './redact.ts';
 
@@ -13,7 +14,6 @@ const longestLength = 256;
 const mostLines = 64;
 /** As many characters in all are looked for in base64 over several lines too. */
 const mostChars = 1024;
-const batchChars = 4096;
 
 /** The characters of base64 that stand for the value and nothing else, wherever it begins in what was encoded. */
 const base64Forms = (value: string): string[] =>
@@ -32,9 +32,6 @@ const urlForms = (value: string): string[] => {
 
 const plainForms = (value: string): string[] => [JSON.stringify(value).slice(1, -1), ...urlForms(value)];
 
-const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
-/** Programs break base64 into lines. */
-const brokenIntoLines = (form: string): string => [...form].map(escaped).join('\\r?\\n?');
 const starsInBase64 = (text: string): string => {
   let index = 0;
   return text.replace(/[^\r\n]/g, () => 'Kioq'[index++ % 4]!);
@@ -44,8 +41,9 @@ const starsInBase64 = (text: string): string => {
 export class Secrets {
   readonly #values = new Set<string>();
   readonly #long = new LongSecrets();
-  #plain: RegExp[] | undefined;
-  #encoded: RegExp[] = [];
+  #plain: FormFinder | undefined;
+  /** Programs break base64 into lines. */
+  #encoded: FormFinder | undefined;
 
   add(value: string): void {
     const lines = value.split(/\r?\n/).filter((line) => line.length >= 16 && !line.startsWith('-----'));
@@ -74,11 +72,10 @@ export class Secrets {
 
   redact(text: string): string {
     if (this.#values.size > 0) this.#compile();
-    let inner = this.#long.isEmpty ? text : this.#long.redact(text);
+    const inner = this.#long.isEmpty ? text : this.#long.redact(text);
     if (this.#values.size === 0) return inner;
-    for (const pattern of this.#plain!) inner = inner.replace(pattern, '***');
-    for (const pattern of this.#encoded) inner = inner.replace(pattern, starsInBase64);
-    return [...this.#values].reduce(withoutPartsAtEnds, inner);
+    const plain = this.#plain!.replace(inner, () => '***');
+    return [...this.#values].reduce(withoutPartsAtEnds, this.#encoded!.replace(plain, starsInBase64));
   }
 
   /** The same value with every text in it redacted. */
@@ -96,9 +93,12 @@ export class Secrets {
   #compile(): void {
     if (this.#plain !== undefined) return;
     this.#moveLong();
-    const all = [...this.#values].sort((a, b) => b.length - a.length);
-    this.#plain = inBatches(new Set(all.flatMap((value) => [value, ...plainForms(value)])), escaped);
-    this.#encoded = inBatches(new Set(all.flatMap(base64Forms)), brokenIntoLines);
+    const all = [...this.#values];
+    this.#plain = new FormFinder(
+      all.flatMap((value) => [value, ...plainForms(value)]),
+      { overLines: false },
+    );
+    this.#encoded = new FormFinder(all.flatMap(base64Forms), { overLines: true });
   }
 
   /** Many values together are as much as one that is too long. */
@@ -112,21 +112,6 @@ export class Secrets {
     }
   }
 }
-
-/** Expressions for all of the forms, none of them larger than an engine takes. */
-const inBatches = (forms: ReadonlySet<string>, toSource: (form: string) => string): RegExp[] => {
-  const batches: string[][] = [];
-  let roomChars = 0;
-  for (const form of forms) {
-    if (roomChars < form.length) {
-      batches.push([]);
-      roomChars = batchChars;
-    }
-    batches.at(-1)!.push(toSource(form));
-    roomChars -= form.length;
-  }
-  return batches.map((sources) => new RegExp(sources.join('|'), 'g'));
-};
 
 /** What is cut into pieces may end with the beginning of a value, or begin with its end. */
 const withoutPartsAtEnds = (text: string, value: string): string => {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { createZstdDecompress } from 'node:zlib';
 import { CoppiceError } from '@coppice/protocol';
-import { JsonShape } from '../json-shape.ts';
+import { JsonShape } from '../text/json-shape.ts';
 import { ByteReader } from './byte-reader.ts';
 import {
   digestBytes,

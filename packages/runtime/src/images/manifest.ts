@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
 import { runProgram } from '../programs/run-program.ts';
 
 export interface Manifest {
@@ -14,6 +15,9 @@ export interface ManifestOptions {
   readonly content: boolean;
   readonly signal?: AbortSignal;
 }
+
+/** Files that are read before others have a turn. */
+const turnEntries = 64;
 
 interface Entry {
   readonly path: string;
@@ -34,8 +38,10 @@ export async function readManifest(rootfs: string, options: ManifestOptions): Pr
   const seen = new Set<string>();
   let sizeBytes = 0;
   let fileCount = 0;
+  let sinceTurn = 0;
   for (const entry of entries) {
     options.signal?.throwIfAborted();
+    if (++sinceTurn % turnEntries === 0) await turn();
     hash.update(entry.line);
     if (entry.type !== 'f') continue;
     fileCount += 1;

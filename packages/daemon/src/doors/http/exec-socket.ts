@@ -1,7 +1,7 @@
 import { CoppiceError, execStreamControlSchema, execStreamStartSchema } from '@coppice/protocol';
 import type { z } from 'zod';
 import type { ExecService, ExecStream } from '../../inside/exec-service.ts';
-import { JsonShape } from '../../json-shape.ts';
+import { JsonShape } from '../../text/json-shape.ts';
 import { invalidInput } from '../problem.ts';
 import type { MessageSocket } from './message-socket.ts';
 

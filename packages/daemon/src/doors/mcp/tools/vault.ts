@@ -1,13 +1,12 @@
 import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
-import type { FrontmatterValue } from '../../../notes/frontmatter.ts';
 import { parseNote } from '../../../notes/frontmatter.ts';
 import { tagsOf } from '../../../notes/vault.ts';
 import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
 
 const notePath = z.string().min(1).max(1024).describe('Path of a note in the vault, such as plans/today.md.');
 const value = z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(z.string())]);
-const frontmatterSchema = z.record(z.string(), value);
+const frontmatterSchema = z.record(z.string(), z.unknown());
 const next = { not_found: 'Call vault_list or vault_search to see the notes there are.' };
 const tag = z.string().regex(/^[\w/-]{1,64}$/, 'must be letters, digits, `_`, `/` or `-`');
 
@@ -27,7 +26,7 @@ const read = defineTool({
     const text = await vault.read(path);
     if (format === 'markdown') return { path, content: text };
     const { frontmatter, body } = parseNote(text);
-    return { path, content: body, frontmatter: frontmatter as Record<string, z.input<typeof value>> };
+    return { path, content: body, frontmatter };
   },
 });
 
@@ -154,8 +153,7 @@ const frontmatter = defineTool({
   run: async ({ vault }, { path, action, key, value: given }) => {
     if (action === 'get') {
       const { frontmatter: found } = await vault.readNote(path);
-      const all = found as Record<string, z.input<typeof value>>;
-      return { path, frontmatter: key === undefined ? all : { [key]: all[key] ?? null } };
+      return { path, frontmatter: key === undefined ? found : { [key]: found[key] ?? null } };
     }
     if (key === undefined || (action === 'set' && given === undefined))
       throw new CoppiceError(
@@ -164,9 +162,9 @@ const frontmatter = defineTool({
       );
     const after = await vault.changeFrontmatter(path, (before) => {
       const { [key]: _, ...rest } = before;
-      return action === 'delete' ? rest : { ...before, [key]: given as FrontmatterValue };
+      return action === 'delete' ? rest : { ...before, [key]: given };
     });
-    return { path, frontmatter: after as Record<string, z.input<typeof value>> };
+    return { path, frontmatter: after };
   },
 });
 
@@ -187,10 +185,7 @@ const tags = defineTool({
   run: async ({ vault }, { path, action, tag: given }) => {
     if (path === undefined) {
       if (action !== 'list') throw new CoppiceError('invalid_argument', `${action} needs path`);
-      const all = new Set<string>();
-      for (const note of await vault.notes())
-        for (const found of tagsOf((await vault.readNote(note.path)).frontmatter)) all.add(found);
-      return { path: null, tags: [...all].sort() };
+      return { path: null, tags: await vault.tags() };
     }
     if (action === 'list') return { path, tags: tagsOf((await vault.readNote(path)).frontmatter) };
     if (given === undefined) throw new CoppiceError('invalid_argument', `${action} needs tag`);
@@ -265,11 +260,10 @@ const batchRead = defineTool({
       input.paths.map(async (path) => {
         try {
           const note = await vault.readNote(path);
-          const found = note.frontmatter as Record<string, z.input<typeof value>>;
           return {
             path,
             ...(input.include_content ? { content: note.body } : {}),
-            ...(input.include_frontmatter ? { frontmatter: found } : {}),
+            ...(input.include_frontmatter ? { frontmatter: note.frontmatter } : {}),
           };
         } catch (error) {
           if (!(error instanceof CoppiceError)) throw error;
