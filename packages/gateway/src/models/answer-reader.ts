@@ -65,9 +65,9 @@ export class AnswerReader {
   #feedLines(chunk: Buffer): void {
     let index = 0;
     while (index < chunk.length) {
-      if (this.#matched === dataField.length) {
+      if (this.#matched === dataField.length || this.#matched === -1) {
         const end = endOfLine(chunk, index);
-        if (end > index) this.#scanner.feed(chunk.subarray(index, end));
+        if (end > index && this.#matched !== -1) this.#scanner.feed(chunk.subarray(index, end));
         index = end;
         if (end === chunk.length) return;
       }

@@ -116,13 +116,10 @@ export class JsonScanner {
       const byte = chunk[index]!;
       switch (this.#state) {
         case state.string:
-          if (this.#isKey && this.#key.length <= maxKeyBytes && (byte !== quote || this.#escaped))
-            this.#key.push(byte);
-          if (this.#escaped) this.#escaped = false;
-          else if (byte === backslash) this.#escaped = true;
-          else if (byte === quote) {
-            if (this.#isKey) this.#endKey();
-            else this.#endValue(chunk, index + 1, keepFrom);
+          if (this.#isKey) this.#readKey(byte);
+          else {
+            index = this.#skipString(chunk, index);
+            if (index < chunk.length) this.#endValue(chunk, index + 1, keepFrom);
           }
           break;
         case state.literal:
@@ -172,6 +169,29 @@ export class JsonScanner {
   end(): void {
     if (this.#fault === undefined && this.#state === state.literal && this.#depth === 0)
       this.#endValue(Buffer.alloc(0), 0, 0);
+  }
+
+  #readKey(byte: number): void {
+    if (!this.#escaped && byte === quote) {
+      this.#endKey();
+      return;
+    }
+    this.#escaped = !this.#escaped && byte === backslash;
+    if (this.#key.length <= maxKeyBytes) this.#key.push(byte);
+  }
+
+  /** Where the string ends; most bytes of most documents are in strings, so this is a loop of its own. */
+  #skipString(chunk: Buffer, from: number): number {
+    let isEscaped = this.#escaped;
+    let index = from;
+    for (; index < chunk.length; index += 1) {
+      const byte = chunk[index]!;
+      if (isEscaped) isEscaped = false;
+      else if (byte === backslash) isEscaped = true;
+      else if (byte === quote) break;
+    }
+    this.#escaped = isEscaped;
+    return index;
   }
 
   /** Says whether a value that is handed over begins at this byte. */
