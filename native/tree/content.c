@@ -13,6 +13,7 @@
 
 #include "below.h"
 #include "progress.h"
+#include "shut.h"
 
 #define PIECE (1024 * 1024)
 #define DIRECT_UNIT 4096
@@ -179,8 +180,9 @@ static void changed_kind(const char *path) {
 
 bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep,
                   const struct known_contents *known, struct content_memory *memory, struct content *out) {
-  const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  const int fd = open_own(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return false;
+  if (fd < 0 && errno == EACCES && known->refused && known->refused(known->context, path)) return false;
   if (fd < 0 && errno == ELOOP) changed_kind(path);
   if (fd < 0) die_errno("read", path);
   memset(out, 0, sizeof *out);
@@ -274,6 +276,7 @@ void content_give(struct store *store, int tree, const struct record *record, st
   uint64_t size = record->size;
   if (tree >= 0 || at.pack == IN_BLOB) {
     const int from = tree >= 0 ? open_in_tree(tree, path) : store_open_blob(store, record->hash);
+    if (from < 0 && errno == EACCES) die_errno("read the stored content of", path);
     if (from < 0) die("corrupt", "the stored content of %s is missing", path);
     give_large(from, fd, path, memory, hash, &size);
     close(from);
@@ -302,6 +305,7 @@ const char *content_check(struct store *store, const struct record *record, stru
   uint64_t size = record->size;
   if (at.pack == IN_BLOB) {
     const int from = store_open_blob(store, record->hash);
+    if (from < 0 && errno == EACCES) die_errno("read the stored content of", "a file");
     if (from < 0) return "its stored content is missing";
     size = hash_file(from, nowhere, memory, "a blob", hash);
     close(from);

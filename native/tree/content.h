@@ -25,6 +25,8 @@ struct known_contents {
   void *context;
   /* Where it is; pack 0: it is not known. */
   struct location (*find)(void *context, const uint8_t hash[HASH_LEN]);
+  /* Told of a file that may not be read. True: it is left out. NULL: that is an error. */
+  bool (*refused)(void *context, const char *path);
   /* Whether one of the large ones has this size. */
   bool (*has_large)(void *context, uint64_t size);
 };

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "owner.h"
 #include "progress.h"
 #include "restore-worktree.h"
 
@@ -116,6 +117,7 @@ static void open_workspace(char worktree[256]) {
   if ((asked_engine && *asked_engine) || !control || is_there(path_of("%s/config.json", control)) ||
       !is_there(path_of("%s/locks", control)) || !user_name(user))
     become_node();
+  make_files_for_owner_of(control);
   /* Everything that this reads may change until it is locked. */
   session.control = must_strdup(control);
   if (lock_file("store", LOCK_SH | LOCK_NB) < 0 || lock_file(path_of("worktree-%s", worktree), LOCK_EX | LOCK_NB) < 0) become_node();

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ignore.h"
+#include "shut.h"
 
 #define CHUNK (64 * 1024)
 #define THREADS_MAX 7
@@ -88,7 +89,7 @@ void listing_read_names(int dir, const char *name, struct listing *out) {
     out->error = ECANCELED;
     return;
   }
-  out->fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  out->fd = open_own(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (out->fd < 0 || !read_names(out)) out->error = errno;
   else qsort(out->items, out->count, sizeof *out->items, by_name);
 }

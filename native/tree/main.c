@@ -3,6 +3,7 @@
  *
  *   coppice-tree                    answers requests on its input and output (requests.c)
  *   coppice-tree --progress         the same, and counts on the terminal what it reads
+ *   coppice-tree --owner-of=DIR     the same; what root makes belongs to the owner of DIR
  *   coppice-tree jvs COMMAND ARG…   does what is plain (direct.c), else becomes COMMAND, which is Node with jvs
  */
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 
 #include "common.h"
 #include "direct.h"
+#include "owner.h"
 #include "progress.h"
 #include "requests.h"
 
@@ -28,8 +30,13 @@ static void have_stdio(void) {
 int main(int argc, char **argv) {
   have_stdio();
   if (argc > 2 && strcmp(argv[1], "jvs") == 0) do_directly(argv + 2);
-  const bool progress = argc == 2 && strcmp(argv[1], "--progress") == 0;
-  if (argc > 1 && !progress) die("invalid_argument", "usage: coppice-tree [--progress | jvs COMMAND ARG ...]");
+  static const char owner_of[] = "--owner-of=";
+  bool progress = false;
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--progress") == 0) progress = true;
+    else if (strncmp(argv[i], owner_of, strlen(owner_of)) == 0) make_files_for_owner_of(argv[i] + strlen(owner_of));
+    else die("invalid_argument", "usage: coppice-tree [--progress] [--owner-of=DIR] | jvs COMMAND ARG ...");
+  }
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;

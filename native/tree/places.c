@@ -93,6 +93,23 @@ void subvolume_snapshot(const char *from, const char *to, bool read_only) {
   close(parent);
 }
 
+/* A subvolume is destroyed whole by who may; its owner may make it writable, empty it and remove the empty one. */
+static bool destroy_subvolume(int parent, const char *name, int fd) {
+  struct btrfs_ioctl_vol_args args = {0};
+  uint64_t flags = 0;
+  strncpy(args.name, name, sizeof args.name - 1);
+  if (ioctl(parent, BTRFS_IOC_SNAP_DESTROY, &args) == 0) return true;
+  if (ioctl(fd, BTRFS_IOC_SUBVOL_SETFLAGS, &flags) != 0) die_errno("remove the subvolume", name);
+  return false;
+}
+
+static bool is_subvolume_fd(int fd) {
+  struct stat stat;
+  struct statfs fs;
+  return fstat(fd, &stat) == 0 && stat.st_ino == SUBVOLUME_ROOT_INO && fstatfs(fd, &fs) == 0 &&
+         (uint32_t)fs.f_type == BTRFS_SUPER_MAGIC;
+}
+
 static void empty_directory(int fd, const char *path) {
   DIR *dir = fdopendir(fd);
   if (!dir) die_errno("list", path);
@@ -100,11 +117,15 @@ static void empty_directory(int fd, const char *path) {
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
     if (unlinkat(fd, name, 0) == 0 || errno == ENOENT) continue;
-    if (errno != EISDIR && errno != EPERM) die_errno("remove", name);
+    if (errno != EISDIR && errno != EPERM && errno != EROFS) die_errno("remove", name);
     int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (child < 0 && errno == EACCES && fchmodat(fd, name, 0700, 0) == 0)
       child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (child < 0) die_errno("remove", name);
+    if (is_subvolume_fd(child) && destroy_subvolume(fd, name, child)) {
+      close(child);
+      continue;
+    }
     (void)fchmod(child, 0700);
     empty_directory(child, name);
     if (unlinkat(fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT) die_errno("remove", name);
@@ -123,16 +144,13 @@ void remove_tree(const char *path) {
     return;
   }
   if (is_subvolume(path)) {
-    struct btrfs_ioctl_vol_args args = {0};
-    const int parent = open_parent(path, args.name);
-    const int destroyed = ioctl(parent, BTRFS_IOC_SNAP_DESTROY, &args);
+    char name[BTRFS_PATH_NAME_MAX + 1];
+    const int parent = open_parent(path, name), fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) die_errno("remove the subvolume", path);
+    const bool destroyed = destroy_subvolume(parent, name, fd);
     close(parent);
-    if (destroyed == 0) return;
-    /* Without the right to destroy it whole: its owner may empty it and remove the empty one. */
-    uint64_t flags = 0;
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || ioctl(fd, BTRFS_IOC_SUBVOL_SETFLAGS, &flags) != 0) die_errno("remove the subvolume", path);
     close(fd);
+    if (destroyed) return;
   }
   (void)chmod(path, 0700);
   const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -178,6 +178,7 @@ static void do_restore(void) {
   const struct restore_request request = {.worktree = need("worktree"),
                                           .target = need("snapshot"),
                                           .only = all_of("only"),
+                                          .sync = yes("sync"),
                                           .discard = yes("discard"),
                                           .engine = maybe("engine"),
                                           .mounts = maybe("mounts")};

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "restore-worktree.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,12 +93,22 @@ static void add_paths(struct buf *out, const struct selection *paths) {
   if (paths->count) buf_text(out, "]");
 }
 
-static void append_restore(const char *worktree, const struct target *target, const char *hash) {
+/* What is restored is written as programs write files: without a sync it may be lost with the power, and the snapshot is not. */
+static void sync_worktree(const char *worktree) {
+  const char *payload = payload_of(worktree);
+  const int fd = open(payload, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || syncfs(fd) != 0) die_errno("sync", payload);
+  close(fd);
+}
+
+static void append_restore(const struct restore_request *request, const struct target *target, const char *hash) {
+  const char *worktree = request->worktree;
+  if (request->sync) sync_worktree(worktree);
   struct buf data = {0};
   buf_text(&data, "{\"worktree\":\"%s\",\"snapshot_id\":\"%s\",\"root_hash\":\"%s\",\"paths\":", worktree, target->id, hash);
   add_paths(&data, &target->paths);
   buf_text(&data, "}");
-  commit("restore", &data, false);
+  commit("restore", &data, request->sync);
   free(data.data);
 }
 
@@ -158,7 +169,7 @@ static void apply_target(const struct restore_request *request, const struct tar
   /* What counts as saved from now on: the snapshot. Where more is there, files that were ignored and no longer are, the next restore
      must not take that for saved. What this user or filesystem could not give back is no change of anybody's. */
   hash_text(&found.root, hash);
-  append_restore(request->worktree, target, partial || restored->owners_refused || restored->attributes_refused ? hash : target->hash);
+  append_restore(request, target, partial || restored->owners_refused || restored->attributes_refused ? hash : target->hash);
   kill_point("restore-committed");
   if (!partial && found.index_changed && rename(new_index, index) != 0) die_errno("replace", index);
   tell(restored, options.kept, operation);
@@ -178,7 +189,7 @@ void restore_worktree(const struct restore_request *request, struct taken *saved
   read_basis(index_of(request->worktree), basis);
   /* Nothing differs, and the index is about this very snapshot: then only the log has something to learn. */
   if (!target.paths.count && strcmp(hash, target.hash) == 0 && strcmp(basis, target.id) == 0)
-    append_restore(request->worktree, &target, target.hash);
+    append_restore(request, &target, target.hash);
   else apply_target(request, &target, &from, restored);
   workspace_touched = false;
   end_of_now();

@@ -14,6 +14,7 @@
 #include "below.h"
 #include "jobs.h"
 #include "listing.h"
+#include "shut.h"
 #include "stuck.h"
 #include "xattrs.h"
 
@@ -328,7 +329,7 @@ static void copy_bytes(int from, int to, const char *path) {
 
 /* The staged file is cloned to one without a name in the worktree, which then takes the place of the old one. */
 static void clone_into(struct work *work, const char *staged, int dir, const char *name, const struct entry *entry) {
-  const int from = openat(work->staging, staged, O_RDONLY | O_CLOEXEC);
+  const int from = open_own(work->staging, staged, O_RDONLY | O_CLOEXEC);
   if (from < 0) die_errno("open", work->options->staging);
   int to = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   const bool nameless = to >= 0;
@@ -535,11 +536,13 @@ static void apply(struct store *store, const struct restore_options *options, st
   if (work.root < 0) die_errno("open", options->directory);
   work.staging = open(options->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (work.staging < 0) die_errno("open", options->staging);
+  stuck_below(work.root);
   struct stat there, here_too;
   if (fstat(work.root, &there) != 0 || fstat(work.staging, &here_too) != 0) die_errno("stat", options->directory);
   work.across = there.st_dev != here_too.st_dev;
   if (options->tree) {
     work.tree = open(options->tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (work.tree < 0 && errno == EACCES) die_errno("open", options->tree);
     if (work.tree < 0) die("corrupt", "the stored tree %s is missing", options->tree);
   }
   struct node from = {0}, to = node_load_top(store, &options->to);

@@ -16,6 +16,7 @@
 #include "jobs.h"
 #include "listing.h"
 #include "progress.h"
+#include "shut.h"
 #include "xattrs.h"
 
 /* Kernel clocks tick at 100 Hz at the slowest; what changed within two ticks of the walk's start is read again. */
@@ -190,6 +191,19 @@ static bool has_large(void *context, uint64_t size) {
   return map_get(&walk->large_sizes, size, 1);
 }
 
+static void note_once(char **where, const char *path) {
+  char *text = must_strdup(path), *none = NULL;
+  if (!__atomic_compare_exchange_n(where, &none, text, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) free(text);
+}
+
+/* A clone cannot be opened up: then the worktree is read in its place. */
+static bool note_refused(void *context, const char *path) {
+  struct walk *walk = context;
+  if (!walk->options->whole_tree || !walk->options->live) return false;
+  note_once(&walk->result->refused, path);
+  return true;
+}
+
 static void build_known(struct walk *walk) {
   if (walk->known_built || !walk->have_index || !walk->options->locations_hold) return;
   walk->known_built = true;
@@ -255,7 +269,7 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   if (len) path[len] = '/';
   memcpy(path + len + (len ? 1 : 0), item->name, item->name_len + 1);
   struct content content;
-  const struct known_contents known = {walk, find_known, has_large};
+  const struct known_contents known = {walk, find_known, note_refused, has_large};
   if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, &known, memory, &content)) {
     item->gone = true;
     if (path != short_path) free(path);
@@ -264,8 +278,7 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   const bool same = item->old && item->old->type == 'f' && item->location.pack && memcmp(content.hash, item->hash, HASH_LEN) == 0;
   item_stat(item, &content.stat);
   if (walk->origin >= 0 && walk->options->caught_from && is_caught(walk, path, item, &content, memory)) {
-    char *caught = must_strdup(path), *none = NULL;
-    if (!__atomic_compare_exchange_n(&walk->result->caught, &none, caught, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) free(caught);
+    note_once(&walk->result->caught, path);
   }
   item->size = content.size;
   item->unsettled = content.unsettled;
@@ -382,7 +395,7 @@ static int open_here(struct walk *walk, int top) {
   const char *name;
   const int dir = parent_below(top, (char *)walk->path.data, &name);
   if (dir < 0) return -1;
-  const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd = open_own(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   close(dir);
   return fd;
 }
@@ -692,6 +705,10 @@ static bool skip_unchanged(struct walk *walk, const struct item *item, struct ro
 
 static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
                      const struct tree_ref *prefer_ref, struct root *out, uint32_t *flags_out) {
+  if (listing.error == EACCES && note_refused(walk, (char *)walk->path.data)) {
+    listing.count = 0;
+    listing.error = 0;
+  }
   if (listing.error) {
     errno = listing.error;
     die_errno(listing.fd < 0 ? "open" : "list", (char *)walk->path.data);
@@ -846,6 +863,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
     scan_dir(&walk, listing, NULL, options->selection.count > 0, &prefer, &top, &flags);
   }
   listing_stop(false);
+  shut_again();
   if (!result->stopped) finish_root(&walk, fd, &top, flags);
   progress_clear();
   if (walk.origin >= 0) close(walk.origin);

@@ -48,6 +48,7 @@ struct scan_result {
   uint64_t files, directories, bytes, hashed, sockets, unsettled;
   bool index_changed, stopped;
   char *caught; /* a file of a clone that is not whole; owned by the caller */
+  char *refused; /* something of a clone that we may not read; owned by the caller */
   char *nested; /* a btrfs subvolume inside, which a snapshot of the whole does not hold; owned by the caller */
 };
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "places.h"
+#include "shut.h"
 
 #define MADE_MAX 8
 #define FORMAT_VERSION 1
@@ -173,6 +174,7 @@ void end_of_now(void) {
 }
 
 void undo(void) {
+  shut_again();
   if (!session.control) return;
   pthread_mutex_lock(&ending);
   end_of_now();

@@ -79,6 +79,7 @@ static int pack_fd(struct store *store, uint64_t id) {
     pack_name(id, true, name);
     fd = openat(store->dir, name, O_RDONLY | O_CLOEXEC);
   }
+  if (fd < 0 && errno == EACCES) die_errno("open", name);
   if (fd < 0) return -1;
   if (opened[next_victim].id) close(opened[next_victim].fd);
   opened[next_victim].id = id;

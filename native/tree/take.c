@@ -81,7 +81,8 @@ static void begin_again(struct taking *taking) {
   store_begin_pack(&taking->store, taking->pack, false);
   free(taking->found.nested);
   free(taking->found.caught);
-  taking->found.nested = taking->found.caught = NULL;
+  free(taking->found.refused);
+  taking->found.nested = taking->found.caught = taking->found.refused = NULL;
 }
 
 /*
@@ -101,8 +102,11 @@ static bool take_subvolume(struct taking *taking) {
     subvolume_snapshot(taking->payload, taking->tree, true);
     kill_point("snapshot-subvolume");
     scan(&taking->store, &options, &taking->found);
-    if (!taking->found.nested && !taking->found.caught) return true;
-    if (taking->found.nested) {
+    if (!taking->found.nested && !taking->found.caught && !taking->found.refused) return true;
+    if (taking->found.refused) {
+      notice("%s cannot be read in a clone: using reflink-copy instead", taking->found.refused);
+      attempt = INSTANT_ATTEMPTS;
+    } else if (taking->found.nested) {
       notice("%s is a btrfs subvolume of its own, which a snapshot would leave out: using reflink-copy instead", taking->found.nested);
       attempt = INSTANT_ATTEMPTS;
     } else if (attempt == INSTANT_ATTEMPTS)

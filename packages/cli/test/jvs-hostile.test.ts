@@ -111,6 +111,44 @@ describe('what cannot be changed', () => {
   });
 });
 
+describe('a mount inside a worktree', whereMounts('btrfs'), () => {
+  test.each(['copy', 'btrfs'])(
+    'is left alone: a restore refuses before it changes anything, with the engine %s',
+    async (kind) => {
+      const cwd = await fresh(kind === 'btrfs' ? btrfs?.path : undefined);
+      await shell('mkdir -p d/data; echo one > a; echo one > z', cwd);
+      await jvs.ok(['snapshot', 'empty', '--tag', 'empty'], { cwd });
+      await shell('rm -r d; echo two > a; echo two > z', cwd);
+      await jvs.ok(['snapshot', 'without', '--tag', 'without'], { cwd });
+      await shell('mkdir -p d/data; mount -t tmpfs tmpfs d/data; echo precious > d/data/file', cwd);
+      try {
+        for (const target of ['empty', 'without']) {
+          for (const option of [[], ['--discard']]) {
+            const before = await digestOf(cwd);
+            const refused = await jvs.jvs(['restore', target, ...option], { cwd });
+            expect({ target, code: refused.code }).toEqual({ target, code: 7 });
+            expect(refused.stderr).toMatch(/cannot change d\/data.*: something is mounted there/);
+            expect(await digestOf(cwd)).toBe(before);
+          }
+        }
+        await shell('echo d/data > .jvsignore', cwd);
+        await jvs.ok(['restore', 'without', '--discard'], { cwd });
+        expect(await shell('cat a z d/data/file', cwd)).toBe('two\ntwo\nprecious\n');
+        const destroyed = await jvs.jvs(['destroy', join(cwd, '..'), '--force'], { cwd: jvs.work });
+        expect(destroyed.code).toBe(7);
+        expect(await shell('cat a d/data/file', cwd)).toBe('two\nprecious\n');
+        await jvs.ok(['worktree', 'create', 'side'], { cwd });
+        const side = join(cwd, '../worktrees/side/main');
+        await shell('mkdir m; mount -t tmpfs tmpfs m; echo precious > m/file', side);
+        expect((await jvs.jvs(['worktree', 'remove', 'side', '--force'], { cwd })).code).toBe(7);
+        expect(await shell('cat m/file; umount m', side)).toBe('precious\n');
+      } finally {
+        await shell('umount d/data', cwd);
+      }
+    },
+  );
+});
+
 describe('names', () => {
   test('of any bytes are told apart in diff, one to a line, and Python gets their bytes back', async () => {
     const cwd = await fresh();

@@ -13,6 +13,7 @@ const loaders = {
   gc: async () => (await import('./commands/gc.ts')).gc,
   pin: async () => (await import('./commands/pin.ts')).pin,
   unpin: async () => (await import('./commands/pin.ts')).unpin,
+  destroy: async () => (await import('./commands/destroy.ts')).destroy,
   info: async () => (await import('./commands/info.ts')).info,
   config: async () => (await import('./commands/config.ts')).config,
   completion: async () => (await import('./commands/completion.ts')).completion,

@@ -59,6 +59,8 @@ export interface TreeProgramOptions {
   readonly notice?: (message: string) => void;
   /** Count on the terminal what is read. */
   readonly progress?: boolean;
+  /** What root makes belongs to the owner of this directory. */
+  readonly ownerOf?: string;
 }
 
 /** A running coppice-tree. It holds its locks for as long as it lives, and ends with its first failure. */
@@ -69,9 +71,10 @@ export class TreeProgram {
   #text: string[] = [];
   #ended: Error | undefined;
 
-  constructor({ notice = () => undefined, progress = false }: TreeProgramOptions = {}) {
+  constructor({ notice = () => undefined, progress = false, ownerOf }: TreeProgramOptions = {}) {
     this.#notice = notice;
     const words = progress ? ['--progress'] : [];
+    if (ownerOf !== undefined) words.push(`--owner-of=${ownerOf}`);
     this.#child = spawn(findProgram(), words, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#take(text));
     this.#child.stdin?.on('error', (error) => this.#end(error));

@@ -3,6 +3,7 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { clearIntent, writeIntent } from './intent.ts';
 import { killPoint } from './kill-point.ts';
 import { peekWorktree, rootHash } from './peek-worktree.ts';
+import { refuseMounts } from './refuse-mounts.ts';
 import type { SnapshotRecord, WorktreeRecord } from './snapshot-record.ts';
 import type { WorkspaceSession } from './workspace-session.ts';
 
@@ -51,6 +52,7 @@ export const removeWorktree = async (
 ): Promise<void> => {
   const { layout, program } = session;
   refuseMain(name, 'removed');
+  refuseMounts(layout.worktreeFolder(name));
   if (!force && (await unsaved(session, name))) {
     throw new CoppiceError('wrong_state', `the worktree ${name} has changes that no snapshot holds`, {
       hint: `Take a snapshot in it first, or use \`jvs worktree remove ${name} --force\`.`,

@@ -4,6 +4,7 @@ export type { EntryChange } from '../trees/tree-difference.ts';
 export { treeFailure } from '../trees/tree-program.ts';
 export type { CollectionPlan, CollectionResult } from './collect-garbage.ts';
 export { createWorkspace } from './create-workspace.ts';
+export { destroyWorkspace } from './destroy-workspace.ts';
 export type { Examination } from './examine-workspace.ts';
 export type { Finding } from './finding.ts';
 export { describeSnapshot, shortId } from './resolve-reference.ts';

@@ -1,5 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { giveToOwner } from './atomic-file.ts';
 import type { WorkspaceLayout } from './layout.ts';
 import { isName } from './names.ts';
 
@@ -87,9 +88,9 @@ export const listIntents = (layout: WorkspaceLayout): WrittenIntent[] =>
 
 export const writeIntent = (layout: WorkspaceLayout, id: string, intent: Intent): void => {
   mkdirSync(layout.intents, { recursive: true });
-  writeFileSync(join(layout.intents, `${id}.json`), JSON.stringify({ ...intent, pid: process.pid }), {
-    mode: 0o600,
-  });
+  const path = join(layout.intents, `${id}.json`);
+  writeFileSync(path, JSON.stringify({ ...intent, pid: process.pid }), { mode: 0o600 });
+  giveToOwner(path);
 };
 
 export const clearIntent = (layout: WorkspaceLayout, id: string): void => {

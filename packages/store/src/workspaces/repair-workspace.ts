@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
+import { giveToOwner } from './atomic-file.ts';
 import { finishCollection } from './collect-garbage.ts';
 import { probeEngines } from './engine.ts';
 import { type Finding, guarded } from './finding.ts';
@@ -96,7 +97,11 @@ const repairWorktrees: Repair = async (session, done) => {
   for (const worktree of session.state.worktrees.values()) {
     const payload = layout.payload(worktree.name);
     if (existsSync(payload)) continue;
-    mkdirSync(dirname(payload), { recursive: true });
+    for (const folder of [join(layout.root, 'worktrees'), dirname(payload)]) {
+      if (existsSync(folder)) continue;
+      mkdirSync(folder);
+      giveToOwner(folder);
+    }
     const mode = (0o777 & ~process.umask()).toString(8);
     await session.request('make-payload', { worktree: worktree.name, mode });
     rmSync(layout.index(worktree.name), { force: true });

@@ -9,6 +9,8 @@ export interface RestoreRequest {
   readonly paths: readonly string[];
   /** Do not keep unsaved changes. */
   readonly discard: boolean;
+  /** On the disk when it is done. */
+  readonly sync?: boolean;
 }
 
 export interface RestoreOutcome {
@@ -22,7 +24,7 @@ export interface RestoreOutcome {
 /** The caller holds the lock of the worktree, and the store's as a sharer. */
 export const restoreWorktree = async (
   session: WorkspaceSession,
-  { worktree, target, paths, discard }: RestoreRequest,
+  { worktree, target, paths, discard, sync = false }: RestoreRequest,
 ): Promise<RestoreOutcome> => {
   requirePayload(session, worktree);
   const outcome = await session.request<RestoreOutcome>('restore', {
@@ -30,6 +32,7 @@ export const restoreWorktree = async (
     snapshot: target.snapshot_id,
     only: paths,
     discard,
+    sync,
     ...engineWords(session),
   });
   await session.refresh();

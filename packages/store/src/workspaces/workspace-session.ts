@@ -2,6 +2,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram, type TreeWords } from '../trees/tree-program.ts';
+import { giveToOwner } from './atomic-file.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
 import { type RepositoryRecord, readRepository } from './repository-record.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
@@ -60,7 +61,10 @@ export class WorkspaceSession implements Disposable {
   /** Those that are empty get lost where a workspace is copied by git, zip and the like. */
   #makeFolders(): void {
     const missing = this.layout.folders.filter((folder) => !existsSync(folder));
-    for (const folder of missing) mkdirSync(folder, { mode: 0o700 });
+    for (const folder of missing) {
+      mkdirSync(folder, { mode: 0o700 });
+      giveToOwner(folder);
+    }
     if (missing.length > 0)
       this.notice(`recovered: missing directories of the workspace were made again: ${missing.join(', ')}`);
   }
@@ -73,7 +77,11 @@ export class WorkspaceSession implements Disposable {
   /** One that failed is replaced, unless locks were held that are gone with it. */
   get program(): TreeProgram {
     if (this.#program?.hasEnded && this.#held === 0) this.#program = undefined;
-    this.#program ??= new TreeProgram({ notice: this.notice, progress: this.#progress });
+    this.#program ??= new TreeProgram({
+      notice: this.notice,
+      progress: this.#progress,
+      ownerOf: this.layout.control,
+    });
     return this.#program;
   }
 

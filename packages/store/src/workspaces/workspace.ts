@@ -35,6 +35,8 @@ export interface TakeOptions {
 
 export interface RestoreOptions {
   readonly discard?: boolean;
+  /** On the disk when it is done: a power cut takes nothing of it. */
+  readonly sync?: boolean;
   readonly paths?: readonly string[];
   readonly from?: string;
 }
@@ -114,6 +116,7 @@ export class Workspace implements Disposable {
         target,
         paths,
         discard,
+        sync: options.sync ?? false,
       });
     });
   }

@@ -51,12 +51,13 @@ const targetOf = async (context: JvsContext, workspace: Workspace): Promise<Snap
 
 export const restore: JvsCommand = {
   name: 'restore',
-  usage: 'REF | HEAD | --latest-tag TAG [--paths PATH …] [--discard] [--interactive]',
+  usage: 'REF | HEAD | --latest-tag TAG [--paths PATH …] [--discard] [--sync] [--interactive]',
   summary: 'make the worktree what a snapshot holds; unsaved changes are kept as a snapshot of their own',
   options: [
     { name: 'latest-tag', kind: 'value', value: 'TAG', help: 'the newest snapshot with this tag' },
     { name: 'paths', kind: 'words', value: 'PATH …', help: 'only these paths' },
     { name: 'discard', kind: 'flag', help: 'do not keep unsaved changes' },
+    { name: 'sync', kind: 'flag', help: 'wait until everything restored is on the disk' },
     { name: 'interactive', short: 'i', kind: 'flag', help: 'choose from a list' },
   ],
   least: 0,
@@ -66,6 +67,7 @@ export const restore: JvsCommand = {
     const target = await targetOf(context, workspace);
     const { saved, written, removed, adjusted } = await workspace.restore(target, {
       ...(context.args.has('discard') ? { discard: true } : {}),
+      sync: context.args.has('sync'),
       paths: context.args.list('paths'),
       from: context.directory,
     });
