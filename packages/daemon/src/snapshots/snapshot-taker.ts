@@ -138,23 +138,21 @@ export class SnapshotTaker {
   /** The files alone. Written down as meant to be: what the caller writes down next, or `takeBack`, ends that. */
   async copyAhead(sandboxId: string, id: string, signal?: AbortSignal): Promise<void> {
     this.#parts.journal.begin(sandboxId, { kind: 'snapshot', snapshotId: id });
-    await this.copy(sandboxId, id, signal);
+    await this.#copy(sandboxId, id, signal);
   }
 
   /** The files alone, under an id that no table has yet. */
-  async copy(sandboxId: string, id: string, signal?: AbortSignal): Promise<void> {
+  async #copy(sandboxId: string, id: string, signal?: AbortSignal): Promise<void> {
     await this.#filesOnly(sandboxId, this.#parts.machines.get(sandboxId), id, signal);
   }
 
   /**
    * A copy for the moment, to compare or merge with. In no table: if the daemon dies, recovery removes it as what belongs to nobody.
-   * The pool's own copy is of one instant without a freeze; the other engines need one.
+   * Taken like any snapshot, with the sandbox frozen: the pool's own copy would hold names of files whose content was not there yet.
    */
   async takeTemporary(sandboxId: string, signal?: AbortSignal): Promise<string> {
-    const { disks, ids } = this.#parts;
-    const id = `tmp-${ids.next('snapshot')}`;
-    if (disks.engine === 'btrfs') await disks.snapshotDisk(sandboxId, id);
-    else await this.copy(sandboxId, id, signal);
+    const id = `tmp-${this.#parts.ids.next('snapshot')}`;
+    await this.#copy(sandboxId, id, signal);
     return id;
   }
 

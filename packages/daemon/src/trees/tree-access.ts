@@ -88,7 +88,8 @@ export class TreeAccess {
   copyNow(sandboxId: string, caller?: AbortSignal): Promise<string> {
     const { locks, finder, work, disks } = this.#parts;
     return work.run({ sandboxId, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
-      locks.shared(sandboxId, async () => {
+      // Nobody else may freeze it or let it go on meanwhile.
+      locks.exclusive(sandboxId, async () => {
         signal.throwIfAborted();
         return this.#taker.takeTemporary(finder.get(sandboxId).id, signal);
       }),
