@@ -1,17 +1,13 @@
 import { execFile } from 'node:child_process';
 import { statfsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Sandbox } from '@coppice/sdk';
-import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
+import { describeWithMemory, eventually, RunningDaemon, SmallDisk } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 const runProgram = promisify(execFile);
 const capabilitiesOfRoot = 'sed -n s/^CapEff:.//p /proc/self/status';
-const fillUp =
-  'mkdir "$1"; for size in 1G 64M 8M; do n=0; while fallocate -l "$size" "$1/$size.$n" 2>/dev/null; do n=$((n+1)); done; done';
-
 const run = async (sandbox: Sandbox, command: string): Promise<string> => {
   const { stdout, stderr, exit_code: code } = await sandbox.exec(command);
   if (code !== 0) throw new Error(`${command}: ${stderr}`);
@@ -102,14 +98,10 @@ describeWithMemory('memory', (driver) => {
     for (const fork of [again!, ...sandboxes]) await fork.destroy();
   });
 
-  test('a full disk in the middle of a checkpoint or a pause is said, the source goes on, and nothing is left', async ({
-    skip,
-  }) => {
-    skip(
-      true,
-      'a pool that is filled from inside grows first, so this needs a home on a small disk of its own; tests/faults/full-disk.test.ts has one',
-    );
-    await using source = await daemon.client.sandboxes.create();
+  test('a full disk in the middle of a checkpoint or a pause is said, the source goes on, and nothing is left', async () => {
+    using disk = SmallDisk.make(1536);
+    await using small = await RunningDaemon.start({ config: driver.config, below: disk.directory });
+    await using source = await small.client.sandboxes.create();
     await source.jobs.start(
       'dd if=/dev/urandom bs=96M count=1 iflag=fullblock status=none | { head -c 1 >/root/full; sleep 10000; }',
     );
@@ -119,22 +111,23 @@ describeWithMemory('memory', (driver) => {
     );
     const job = await counting(source);
     const before = await reached(source, job);
-    const memories = daemon.traces.memories();
-    // Reserved and never written: it takes room of the pool, and none of the machine.
-    const filler = join(daemon.home, 'pool/filler');
-    await runProgram('bash', ['-c', fillUp, 'fill', filler]);
-    try {
-      await expect(source.checkpoint()).rejects.toMatchObject({ code: 'no_space' });
-      await countsOn(source, job, before);
-      await expect(source.pause()).rejects.toMatchObject({ code: 'no_space' });
-      await countsOn(source, job, before);
-      expect((await source.inspect()).state).toBe('running');
-      expect(await source.snapshots()).toEqual([]);
-      await eventually('nothing is left', () => `${daemon.traces.memories()}` === `${memories}`);
-    } finally {
-      await rm(filler, { recursive: true });
-    }
-    await runProgram('sync', ['--file-system', join(daemon.home, 'pool')]);
+    const pool = join(small.home, 'pool');
+    const freeBytes = (): number => statfsSync(pool).bavail * statfsSync(pool).bsize;
+    // There is room to begin with, and not for all of it.
+    await eventually('the pool is nearly full', () => {
+      if (freeBytes() < 80 * 1024 ** 2) return true;
+      disk.fill(8 * 1024 ** 2);
+      return false;
+    });
+    await expect(source.checkpoint()).rejects.toMatchObject({ code: 'no_space' });
+    await countsOn(source, job, before);
+    await expect(source.pause()).rejects.toMatchObject({ code: 'no_space' });
+    await countsOn(source, job, before);
+    expect((await source.inspect()).state).toBe('running');
+    expect(await source.snapshots()).toEqual([]);
+    await eventually('nothing is left', () => small.traces.memories().length === 0);
+    disk.makeRoom();
+    await eventually('there is room again', async () => (await small.client.health()).status === 'ok');
     expect(await source.checkpoint()).toMatchObject({ has_memory: true });
   });
 

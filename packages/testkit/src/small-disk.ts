@@ -48,10 +48,14 @@ export class SmallDisk implements Disposable {
     return bavail * bsize;
   }
 
-  /** Takes what is left of it, down to the last block. */
-  fill(): void {
+  /** Takes so much of it; without a number all that is left, down to the last block. */
+  fill(bytes?: number): void {
     const file = openSync(join(this.directory, 'filler'), 'a');
     try {
+      if (bytes !== undefined) {
+        writeSync(file, Buffer.alloc(bytes, 0x66));
+        return;
+      }
       for (const size of [mebibyte, 64 * 1024, 4096]) {
         const block = Buffer.alloc(size, 0x66);
         while (this.#writes(file, block));
