@@ -82,6 +82,7 @@ try {
     build({
       ...common,
       entryPoints: {
+        gateway: entry('packages/gateway/src/main.ts'),
         daemon: entry('packages/daemon/src/main.ts'),
         'text-diff-thread': entry('packages/store/src/layered/text-diff-thread.ts'),
       },

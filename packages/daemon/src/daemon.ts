@@ -75,10 +75,11 @@ export class Daemon {
 
   /** Ends every sandbox and removes all of the home that is not a plain file; those the caller removes. */
   async purge(): Promise<void> {
-    const { drivers, disks, network, state, pool } = this.#kernel;
+    const { drivers, disks, network, gateway, state, pool } = this.#kernel;
     await this.#quieten('destroy');
     await endMachines(drivers);
     await network.purge();
+    await gateway.purge();
     for (const driver of Object.values(drivers)) await driver.close();
     this.#kernel.registries.close();
     await disks.close();

@@ -2,6 +2,7 @@ import type {
   CreatedSandbox,
   CreateSandbox,
   commitImageSchema,
+  connectionsQuery,
   createdTokenSchema,
   createSnapshotSchema,
   createTokenSchema,
@@ -23,6 +24,7 @@ import type {
   Merged,
   makeImageSchema,
   mergeSchema,
+  NetworkConnection,
   networkPatchSchema,
   PortForward,
   PushEvent,
@@ -155,7 +157,14 @@ export interface Services {
   readonly jobs: JobService;
   readonly terminals: TerminalService;
   readonly files: FileService;
-  readonly network: { patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox> };
+  readonly network: {
+    patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox>;
+    connections(
+      ref: string,
+      query: z.output<typeof connectionsQuery>,
+      signal?: AbortSignal,
+    ): Promise<NetworkConnection[]>;
+  };
   readonly ports: {
     add(ref: string, guestPort: number, hostPort?: number): Promise<PortForward>;
     list(ref: string): Promise<PortForward[]>;

@@ -1,3 +1,4 @@
+export * from './destinations.ts';
 export * from './errors.ts';
 export * from './files.ts';
 export * from './ids.ts';

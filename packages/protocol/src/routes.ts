@@ -662,6 +662,17 @@ export const routes = {
     body: sandboxes.networkPatchSchema,
     result: sandboxes.sandboxSchema,
   }),
+  listConnections: route({
+    method: 'GET',
+    path: '/v1/sandboxes/:sandbox/connections',
+    tag: 'network',
+    summary: 'What it reached by name, and what was refused to it',
+    scope: 'sandbox',
+    answer: 'json',
+    params: sandbox,
+    query: sandboxes.connectionsQuery,
+    result: z.object({ connections: z.array(sandboxes.networkConnectionSchema) }),
+  }),
   forwardPort: route({
     method: 'POST',
     path: '/v1/sandboxes/:sandbox/ports',

@@ -1,25 +1,36 @@
 import { z } from 'zod';
+import { destinationSchema, destinationsOf } from './destinations.ts';
 import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
 import { imageRefSchema } from './images.ts';
 
 const portSchema = z.int().min(1).max(65535);
 
-/** An IPv4 address or block; the network that sandboxes get has no IPv6. */
-const blockSchema = z.union(
-  [z.ipv4(), z.cidrv4()],
-  'must be an IPv4 address or a block such as 198.51.100.0/24',
-);
+/** Where everything may be reached by its address, denying a name would keep nobody from it. */
+export const problemOfNames = (policy: {
+  allow: readonly string[];
+  deny: readonly string[];
+}): string | undefined =>
+  destinationsOf(policy.deny).names.length > 0 && destinationsOf(policy.allow).names.length === 0
+    ? "denies a name while no name is allowed; allow names first, '*' for all of them"
+    : undefined;
 
-export const networkPolicySchema = z.strictObject({
-  allow_internet: z.boolean().default(false),
-  allow_inter_sandbox: z.boolean().default(false),
-  /** Destination ports that may be reached; empty means every port that the rest of the policy allows. */
-  allowed_ports: z.array(portSchema).max(256).default([]),
-  allow: z.array(blockSchema).max(256).default([]),
-  deny: z.array(blockSchema).max(256).default([]),
-  /** TCP ports of the host itself, reached at the address of the sandbox's gateway. */
-  allow_host_ports: z.array(portSchema).max(64).default([]),
-});
+export const networkPolicySchema = z
+  .strictObject({
+    allow_internet: z.boolean().default(false),
+    allow_inter_sandbox: z.boolean().default(false),
+    /** Destination ports that may be reached; empty means every port that the rest of the policy allows. */
+    allowed_ports: z.array(portSchema).max(256).default([]),
+    /** Addresses, blocks, names and presets. A list that is not empty is all that may be reached outside. */
+    allow: z.array(destinationSchema).max(256).default([]),
+    deny: z.array(destinationSchema).max(256).default([]),
+    /** TCP ports of the host itself, reached at the address of the sandbox's gateway. */
+    allow_host_ports: z.array(portSchema).max(64).default([]),
+  })
+  .superRefine((policy, context) => {
+    const problem = problemOfNames(policy);
+    if (problem !== undefined)
+      context.addIssue({ code: 'custom', path: ['deny'], message: problem, input: policy.deny });
+  });
 export type NetworkPolicyBody = z.infer<typeof networkPolicySchema>;
 
 /** Only the fields given change. */
@@ -27,9 +38,35 @@ export const networkPatchSchema = z.strictObject({
   allow_internet: z.boolean().optional(),
   allow_inter_sandbox: z.boolean().optional(),
   allowed_ports: z.array(portSchema).max(256).optional(),
-  allow: z.array(blockSchema).max(256).optional(),
-  deny: z.array(blockSchema).max(256).optional(),
+  allow: z.array(destinationSchema).max(256).optional(),
+  deny: z.array(destinationSchema).max(256).optional(),
   allow_host_ports: z.array(portSchema).max(64).optional(),
+});
+
+/** A connection by name that has ended or was refused. */
+export const networkConnectionSchema = z.object({
+  id: z.int(),
+  sandbox: z.string(),
+  name: z.string(),
+  /** 0 where only the name was asked for. */
+  port: z.int(),
+  verdict: z.enum(['allowed', 'refused']),
+  reason: z.string().nullable(),
+  /** The address that the name led to. */
+  remote: z.string().nullable(),
+  bytes_sent: z.int(),
+  bytes_received: z.int(),
+  began_ms: z.int(),
+  ended_ms: z.int(),
+});
+export type NetworkConnection = z.infer<typeof networkConnectionSchema>;
+
+export const connectionsQuery = z.strictObject({
+  /** Only those with a higher id. */
+  after: z.coerce.number().int().min(0).default(0),
+  limit: z.coerce.number().int().min(1).max(1000).default(100),
+  /** How long to wait where there are none yet. */
+  wait_ms: z.coerce.number().int().min(0).max(30_000).default(0),
 });
 
 /** The kernel gives a process 128 KiB for one variable, with its name, and 2 MiB for all and the command line together. */

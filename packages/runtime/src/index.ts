@@ -54,5 +54,12 @@ export {
   parseMemoryTraits,
 } from './machine/memory-traits.ts';
 // Network
-export type { Attachment, Network, NetworkPolicy } from './network/network.ts';
+export type {
+  Attachment,
+  NameDoors,
+  NameGateway,
+  NamePlace,
+  Network,
+  NetworkPolicy,
+} from './network/network.ts';
 export { NftNetwork, type NftNetworkOptions } from './network/nft-network.ts';

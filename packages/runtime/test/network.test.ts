@@ -12,6 +12,8 @@ const closed: NetworkPolicy = {
   allow: [],
   deny: [],
   allowHostPorts: [],
+  names: [],
+  deniedNames: [],
 };
 const internet: NetworkPolicy = { ...closed, allowInternet: true };
 const peers: NetworkPolicy = { ...closed, allowInterSandbox: true };

@@ -59,6 +59,7 @@ export const routeTable = {
   merge: { method: 'POST', path: '/v1/sandboxes/:sandbox/merge' },
   lineage: { method: 'GET', path: '/v1/lineage' },
   setNetwork: { method: 'PATCH', path: '/v1/sandboxes/:sandbox/network' },
+  listConnections: { method: 'GET', path: '/v1/sandboxes/:sandbox/connections' },
   forwardPort: { method: 'POST', path: '/v1/sandboxes/:sandbox/ports' },
   listPorts: { method: 'GET', path: '/v1/sandboxes/:sandbox/ports' },
   removePort: { method: 'DELETE', path: '/v1/sandboxes/:sandbox/ports/:port' },

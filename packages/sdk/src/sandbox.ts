@@ -2,6 +2,7 @@ import type {
   CreatedSandbox,
   ExecResult,
   Merged,
+  NetworkConnection,
   RouteBody,
   RouteResult,
   SandboxDetail,
@@ -154,6 +155,26 @@ export class Sandbox implements AsyncDisposable {
   async setNetwork(policy: RouteBody<'setNetwork'>, { signal }: CallOptions = {}): Promise<this> {
     this.#info = await this.#caller.call('setNetwork', { params: this.#params, body: policy, signal });
     return this;
+  }
+
+  /** What it reached by name and what was refused to it: what there is, then each as it comes, until the signal. */
+  async *connections({
+    after = 0,
+    signal,
+  }: CallOptions & { readonly after?: number } = {}): AsyncGenerator<NetworkConnection> {
+    let last = after;
+    for (let waitMs = 0; ; waitMs = 25_000) {
+      const query = { after: last, limit: 1000, wait_ms: waitMs };
+      const { connections } = await this.#caller.call('listConnections', {
+        params: this.#params,
+        query,
+        signal,
+      });
+      for (const connection of connections) {
+        last = connection.id;
+        yield connection;
+      }
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

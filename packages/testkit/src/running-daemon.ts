@@ -18,6 +18,10 @@ export interface RunningDaemonOptions {
   readonly bundle?: boolean;
   /** Fills the home before the daemon starts on it for the first time; it may replace config.json. */
   readonly prepare?: (home: string) => Promise<void>;
+  /** A network namespace that the daemon takes for the machine's own. */
+  readonly netns?: string;
+  /** Programs that the small image has besides its own. */
+  readonly programs?: readonly string[];
   /** Where its home is made; the temporary directory unless told otherwise. */
   readonly below?: string;
 }
@@ -45,14 +49,14 @@ export class RunningDaemon implements AsyncDisposable {
   readonly home: string;
   readonly traces: HomeTraces;
   readonly client: Coppice;
-  readonly #program: string;
+  readonly #command: readonly [string, ...string[]];
   #child: ChildProcess | undefined;
   #exit: Promise<Exit> | undefined;
   #record: { pid: number; url: string; socket: string } | undefined;
 
-  private constructor(home: string, program: string) {
+  private constructor(home: string, command: readonly [string, ...string[]]) {
     this.home = home;
-    this.#program = program;
+    this.#command = command;
     this.traces = new HomeTraces(home);
     this.client = new Coppice({ home }, {});
   }
@@ -63,6 +67,8 @@ export class RunningDaemon implements AsyncDisposable {
     bundle = false,
     prepare,
     below = tmpdir(),
+    netns,
+    programs = [],
   }: RunningDaemonOptions = {}): Promise<RunningDaemon> {
     const home = realpathSync(mkdtempSync(join(below, 'coppice-home-')));
     const settings = {
@@ -74,11 +80,17 @@ export class RunningDaemon implements AsyncDisposable {
       ...config,
     };
     writeFileSync(join(home, 'config.json'), JSON.stringify(settings));
-    const daemon = new RunningDaemon(home, bundle ? bundled : sources);
+    const program = bundle ? bundled : sources;
+    const daemon = new RunningDaemon(
+      home,
+      netns === undefined
+        ? [process.execPath, program]
+        : ['nsenter', `--net=${netns}`, '--', process.execPath, program],
+    );
     try {
       await prepare?.(home);
       await daemon.restart();
-      if (image) await daemon.client.images.make({ name: 'tiny', source: await tinyImage() });
+      if (image) await daemon.client.images.make({ name: 'tiny', source: await tinyImage(...programs) });
     } catch (error) {
       await daemon.purge();
       throw error;
@@ -202,7 +214,8 @@ export class RunningDaemon implements AsyncDisposable {
 
   #spawn(args: readonly string[]): { child: ChildProcess; exit: Promise<Exit> } {
     const { COPPICE_HOME: _, ...env } = process.env;
-    const child = spawn(process.execPath, [this.#program, '--home', this.home, ...args], {
+    const [command, ...before] = this.#command;
+    const child = spawn(command, [...before, '--home', this.home, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...env, COPPICE_FAULTS: this.#faultFile, NODE_COMPILE_CACHE: compileCache },
     });

@@ -63,16 +63,16 @@ const directories = [
 
 /**
  * A root filesystem of a few megabytes, with a shell and its everyday programs copied from this machine. Built once and then shared
- * by every test, so nobody may write to it; two that build at once end with one.
+ * by every test, so nobody may write to it; two that build at once end with one. `more` are programs that it has besides.
  */
-export async function tinyImage(): Promise<string> {
+export async function tinyImage(...more: readonly string[]): Promise<string> {
   const cache = fileURLToPath(new URL('../../../.tools/test-images/', import.meta.url));
-  const image = join(cache, `tiny-${version}`);
+  const image = join(cache, ['tiny', version, ...more].join('-'));
   if (existsSync(image)) return image;
   await mkdir(cache, { recursive: true });
   const draft = await mkdtemp(join(cache, 'draft-'));
   try {
-    await build(draft);
+    await build(draft, more);
     await chmod(draft, 0o755);
     await rename(draft, image);
   } catch (error) {
@@ -84,7 +84,7 @@ export async function tinyImage(): Promise<string> {
   return image;
 }
 
-async function build(root: string): Promise<void> {
+async function build(root: string, more: readonly string[]): Promise<void> {
   for (const directory of directories) await mkdir(join(root, directory), { recursive: true, mode: 0o755 });
   for (const shared of ['tmp', 'var/tmp']) await chmod(join(root, shared), 0o1777);
   await chmod(join(root, 'root'), 0o700);
@@ -101,7 +101,7 @@ async function build(root: string): Promise<void> {
     'root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n',
   );
   await writeFile(join(root, 'etc/group'), 'root:x:0:\nuser:x:1000:\n');
-  const found = await Promise.all(programs.map(locate));
+  const found = await Promise.all([...programs, ...more].map(locate));
   for (const program of found) await copyInto(root, program, join('usr/bin', basename(program)));
   for (const library of await librariesOf(found)) await copyInto(root, library, library);
   // As in every image: without it each start of a program looks for its libraries in a dozen places.

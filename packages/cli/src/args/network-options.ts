@@ -1,4 +1,4 @@
-import type { RouteBody } from '@coppice/protocol';
+import { presets, type RouteBody } from '@coppice/protocol';
 import type { Command } from 'commander';
 import { collect } from './key-value.ts';
 import { collectPorts } from './number.ts';
@@ -17,8 +17,13 @@ export const addNetworkOptions = (command: Command): Command =>
     .option('--internet', 'let it reach the internet')
     .option('--inter-sandbox', 'let it reach other sandboxes')
     .option('--allow-port <port>', 'reach only these ports (repeatable); names need 53 too', collectPorts)
-    .option('--allow <address>', 'reach this IPv4 address or block (repeatable)', collect)
-    .option('--deny <address>', 'never reach this address or block (repeatable)', collect)
+    .option(
+      '--allow <destination>',
+      'reach only this: a name, *.name, name:port, IPv4 address or block, or one of ' +
+        `${Object.keys(presets).join(', ')} (repeatable)`,
+      collect,
+    )
+    .option('--deny <destination>', 'never reach this, also where --allow would (repeatable)', collect)
     .option(
       '--host-port <port>',
       'reach this TCP port of the host, at the gateway (repeatable)',

@@ -6,12 +6,13 @@ import type { Rooms } from './rooms.ts';
 const saveActivityMs = 1_000;
 const tendSpaceMs = 100;
 const reviewLimitsMs = 5_000;
+const tendGatewayMs = 2_000;
 const backupMs = 30_000;
 const pruneEventsMs = 2_000;
 
 /** What is done again and again while the daemon runs. */
 export function startChores(
-  { log, state, pool, disks, home, config, now }: Kernel,
+  { log, state, pool, disks, gateway, home, config, now }: Kernel,
   rooms: Rooms,
 ): Housekeeper {
   const housekeeper = new Housekeeper(log);
@@ -38,6 +39,13 @@ export function startChores(
     what: 'removing old events',
     everyMs: pruneEventsMs,
     work: () => rooms.events.prune(bounds, now()),
+  });
+  housekeeper.keep({
+    what: 'looking after the gateway',
+    everyMs: tendGatewayMs,
+    work: async () => {
+      if (await gateway.tend()) await rooms.networks.applyAgain();
+    },
   });
   housekeeper.keep({ what: 'the backup of the database', everyMs: backupMs, work: backupOf(state, home) });
   return housekeeper;

@@ -5,7 +5,7 @@ import { ContainerDriver, GvisorDriver, NftNetwork } from '@coppice/runtime';
 import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
 import type { Config } from '../config/config.ts';
 import type { Home } from '../config/home.ts';
-import type { Programs } from '../config/programs.ts';
+import { gatewayProgram, type Programs } from '../config/programs.ts';
 import { bringBackupBack } from '../db/backup.ts';
 import { openDatabase } from '../db/open-database.ts';
 import { State } from '../db/state.ts';
@@ -13,7 +13,9 @@ import type { Log } from '../host/log.ts';
 import { Journal } from '../journal/journal.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
 import { LongWork } from '../journal/long-work.ts';
+import { GatewayProcess } from '../network/gateway-process.ts';
 import type { Drivers } from '../sandboxes/machine-starter.ts';
+import { version } from '../version.ts';
 import { type Account, type OpenedImages, openImages } from './open-images.ts';
 
 export interface DaemonOptions {
@@ -36,6 +38,7 @@ export interface Kernel extends DaemonOptions, OpenedImages {
   readonly pool: Pool;
   readonly disks: DiskStore;
   readonly network: NftNetwork;
+  readonly gateway: GatewayProcess;
   readonly drivers: Drivers;
   readonly journal: Journal;
   readonly locks: KeyedLock;
@@ -64,6 +67,13 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     }),
     gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs, agentAnswerMs }),
   };
+  const gateway = new GatewayProcess({
+    program: gatewayProgram,
+    directory: home.gatewayDir,
+    version,
+    resolvers: config.gateway.resolvers,
+    log,
+  });
   const [pool, images] = await Promise.all([
     openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),
     openImages({ ...options, ids, now }),
@@ -84,7 +94,12 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     pool,
     ...images,
     disks: await openDisks(pool, log),
-    network: await NftNetwork.open({ homeKey: home.key, file: join(home.directory, 'network.json') }),
+    gateway,
+    network: await NftNetwork.open({
+      homeKey: home.key,
+      file: join(home.directory, 'network.json'),
+      gateway,
+    }),
     journal: new Journal(state, { now, faults: options.faults }),
     locks: new KeyedLock(),
     work: new LongWork(),

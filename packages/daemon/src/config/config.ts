@@ -79,6 +79,15 @@ const configSchema = z.strictObject({
       burst: z.int().min(1).default(4000),
     })
     .prefault({}),
+  gateway: z
+    .strictObject({
+      /** Name servers that the gateway asks; empty: the resolver of this machine, with its hosts file. */
+      resolvers: z
+        .array(z.union([z.ipv4(), z.ipv6(), z.string().regex(/^\d{1,3}(\.\d{1,3}){3}:\d{1,5}$/)]))
+        .max(8)
+        .default([]),
+    })
+    .prefault({}),
   /** Started sandboxes of the default shape that wait for a create. */
   warm_pool: z.int().min(0).max(100).default(2),
   /** The one directory of this machine that agents may move files from and to; null: `transfer` in the home. */

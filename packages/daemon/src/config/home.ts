@@ -79,6 +79,10 @@ export class Home {
   get importsDir(): string {
     return join(this.directory, 'imports');
   }
+  /** What the gateway knows, and its socket. */
+  get gatewayDir(): string {
+    return join(this.directory, 'gateway');
+  }
   /** The notes that agents share. */
   get vaultDir(): string {
     return join(this.directory, 'vault');

@@ -12,6 +12,11 @@ export interface Programs {
   readonly relay: string;
 }
 
+/** The gateway's own program: beside the bundle of the daemon, or among the sources. */
+export const gatewayProgram = import.meta.url.endsWith('.ts')
+  ? join(import.meta.dirname, '../../../gateway/src/main.ts')
+  : join(import.meta.dirname, 'gateway.mjs');
+
 /** Found upwards from here, so that the bundle and the sources both find them. */
 export function findPrograms(from: string): Programs {
   for (let directory = from; ; directory = dirname(directory)) {

@@ -122,6 +122,9 @@ export const createHandlers = (services: Services): Handlers => ({
   lineage: async () => ({ nodes: await services.compare.lineage() }),
 
   setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),
+  listConnections: async ({ params, query, signal }) => ({
+    connections: await services.network.connections(params.sandbox, query, signal),
+  }),
   forwardPort: ({ params, body }) => services.ports.add(params.sandbox, body.guest_port, body.host_port),
   listPorts: ({ params }) => items(services.ports.list(params.sandbox)),
   removePort: ({ params }) => done(services.ports.remove(params.sandbox, params.port)),

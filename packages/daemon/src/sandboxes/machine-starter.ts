@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { NetworkPolicyBody } from '@coppice/protocol';
+import { destinationsOf, type NetworkPolicyBody } from '@coppice/protocol';
 import type { Driver, ImageRoot, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
 import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -28,14 +28,20 @@ export interface Started {
 
 const mebibyte = 1024 * 1024;
 
-const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => ({
-  allowInternet: policy.allow_internet,
-  allowInterSandbox: policy.allow_inter_sandbox,
-  allowedPorts: policy.allowed_ports,
-  allow: policy.allow,
-  deny: policy.deny,
-  allowHostPorts: policy.allow_host_ports,
-});
+const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => {
+  const allow = destinationsOf(policy.allow);
+  const deny = destinationsOf(policy.deny);
+  return {
+    allowInternet: policy.allow_internet,
+    allowInterSandbox: policy.allow_inter_sandbox,
+    allowedPorts: policy.allowed_ports,
+    allow: allow.blocks,
+    deny: deny.blocks,
+    allowHostPorts: policy.allow_host_ports,
+    names: allow.names,
+    deniedNames: deny.names,
+  };
+};
 
 /** A machine starts with nothing but its loopback, so a policy that allows nothing needs nothing done. */
 const allowsNothing = (policy: NetworkPolicyBody): boolean =>

@@ -15,6 +15,15 @@ export class AddressPlan {
     return formatAddress(this.range.base + 1);
   }
 
+  /**
+   * Addresses that stand for names. They are of a block that no network uses (RFC 2544), each home having a part of its own, as it
+   * has a range of its own.
+   */
+  get names(): Cidr {
+    const index = (this.range.base - firstRange.base) / 0x1_0000;
+    return { base: firstName.base + index * 0x800, bits: 21 };
+  }
+
   address(slot: number): string {
     return formatAddress(this.range.base + slot);
   }
@@ -34,6 +43,7 @@ export const isUsableSlot = (slot: number): boolean =>
   slot >= 2 && slot < 0xffff && slot % 256 !== 0 && slot % 256 !== 255;
 
 const firstRange = parseCidr('10.192.0.0/16');
+const firstName = parseCidr('198.18.0.0/21');
 const rangeCount = 64;
 
 /** The ranges that a home may take, in its own order, so that homes on one machine rarely want the same. */

@@ -1,6 +1,6 @@
 import { type AddressPlan, linkPrefix, tableName } from './address-plan.ts';
 import { formatCidr } from './cidr.ts';
-import type { NetworkPolicy } from './network.ts';
+import type { NameDoors, NetworkPolicy } from './network.ts';
 import { hostPorts, policyRules, tooManyConnections } from './policy-rules.ts';
 
 /**
@@ -18,7 +18,7 @@ export class HostRules {
     this.#table = `inet ${tableName(homeKey)}`;
   }
 
-  attach(slot: number, policy: NetworkPolicy): string {
+  attach(slot: number, policy: NetworkPolicy, byName?: NameDoors): string {
     const table = this.#table;
     const chain = policyChain(slot);
     const link = `"${this.#plan.linkName(slot)}"`;
@@ -26,6 +26,9 @@ export class HostRules {
     const peer = 'iifname @inter oifname @inter accept';
     const door = doorChain(slot);
     const ports = hostPorts(policy, this.#plan.gateway).join(', ');
+    const names = formatCidr(this.#plan.names);
+    const taken = (doors: ReadonlyMap<number, number>) =>
+      [...doors].map(([port, door]) => `${port} : ${door}`).join(', ');
     const rules = policyRules(policy, { range: this.#plan.range, peer, refusal: 'drop' });
     return lines([
       ...this.#frame(),
@@ -35,6 +38,19 @@ export class HostRules {
       `add chain ${table} ${door}`,
       `flush chain ${table} ${door}`,
       ...(ports === '' ? [] : [`add rule ${table} ${door} tcp dport { ${ports} } accept`]),
+      ...(byName === undefined
+        ? []
+        : [
+            `add rule ${table} ${door} ${tooManyConnections} drop`,
+            `add rule ${table} ${door} ct status dnat ip daddr ${names} accept`,
+            `add rule ${table} ${door} meta l4proto { tcp, udp } ct status dnat ct original proto-dst 53 accept`,
+            `flush map ${table} takers`,
+            `add element ${table} takers { ${taken(byName.ports)} }`,
+            `flush map ${table} resolver`,
+            `add element ${table} resolver { 53 : ${byName.dns} }`,
+          ]),
+      `add element ${table} named { ${link} }`,
+      ...(byName === undefined ? [`delete element ${table} named { ${link} }`] : []),
       `add element ${table} doors { ${link} : jump ${door} }`,
       `add element ${table} members { ${link} . ${address} }`,
       `add element ${table} policies { ${address} : goto ${chain} }`,
@@ -61,6 +77,7 @@ export class HostRules {
       `flush chain ${table} ${door}`,
       `delete chain ${table} ${door}`,
       ...forget('inter', link),
+      ...forget('named', link),
       ...forget('members', `${link} . ${address}`),
       ...forget('policies', `${address} : goto ${chain}`, address),
       `flush chain ${table} ${chain}`,
@@ -75,17 +92,26 @@ export class HostRules {
     const chains = {
       guard: 'type filter hook prerouting priority raw; policy accept;',
       tohost: 'type filter hook input priority filter - 10; policy accept;',
+      byname: 'type nat hook prerouting priority dstnat; policy accept;',
       forward: 'type filter hook forward priority filter - 10; policy accept;',
       outward: 'type nat hook postrouting priority srcnat; policy accept;',
     };
+    const names = formatCidr(this.#plan.names);
     const rules: readonly (readonly [string, string])[] = [
+      // Where a policy is by name, every resolver is the gateway, and so is every address that stands for a name.
+      ['byname', `iifname @named udp dport 53 dnat ip to ${this.#plan.gateway} : udp dport map @resolver`],
+      ['byname', `iifname @named tcp dport 53 dnat ip to ${this.#plan.gateway} : tcp dport map @resolver`],
+      [
+        'byname',
+        `iifname @named ip daddr ${names} tcp dport 1-65535 dnat ip to ip daddr : tcp dport map @takers`,
+      ],
       // Nothing that does not carry the address of the link it came in by.
       ['guard', `iifname ${ours} meta nfproto ipv6 drop`],
       ['guard', `iifname ${ours} iifname . ip saddr != @members drop`],
       // The host answers no sandbox but where its policy opens a port, at the gateway alone. Replies to what the host itself
       // began are let in.
       ['tohost', `iifname ${ours} ct direction reply ct state established,related accept`],
-      ['tohost', `ip daddr ${this.#plan.gateway} iifname vmap @doors`],
+      ['tohost', `ip daddr { ${this.#plan.gateway}, ${names} } iifname vmap @doors`],
       ['tohost', `iifname ${ours} meta l4proto tcp reject with tcp reset`],
       ['tohost', `iifname ${ours} reject with icmpx type admin-prohibited`],
       ['forward', `iifname ${ours} goto judge`],
@@ -101,6 +127,9 @@ export class HostRules {
       `add table ${table}`,
       `add set ${table} members { type ifname . ipv4_addr; }`,
       `add set ${table} inter { type ifname; }`,
+      `add set ${table} named { type ifname; }`,
+      `add map ${table} takers { type inet_service : inet_service; }`,
+      `add map ${table} resolver { type inet_service : inet_service; }`,
       `add map ${table} doors { type ifname : verdict; }`,
       `add map ${table} policies { type ipv4_addr : verdict; }`,
       ...Object.entries(chains).map(([name, hook]) => `add chain ${table} ${name} { ${hook} }`),

@@ -1,3 +1,5 @@
+import type { NameRule } from '@coppice/protocol';
+
 /** The port that gives sandboxes their network and holds their policy. */
 export interface NetworkPolicy {
   /** Public addresses. Private ones, and the host, are not the internet. */
@@ -18,6 +20,36 @@ export interface NetworkPolicy {
    * opens the host; allowedPorts does not narrow these.
    */
   readonly allowHostPorts: readonly number[];
+  /** What may be reached by name, through the gateway. */
+  readonly names: readonly NameRule[];
+  readonly deniedNames: readonly NameRule[];
+}
+
+/** The port to the process that carries connections to names. */
+export interface NameGateway {
+  /** Holds a sandbox to its names, and answers where the host's rules have to lead what it sends to them. */
+  admit(sandboxId: string, place: NamePlace, policy: NetworkPolicy): Promise<NameDoors>;
+  /** Ends what the sandbox reached by name. Idempotent. */
+  dismiss(sandboxId: string): Promise<void>;
+  /** Dismisses all but these. */
+  retain(keep: ReadonlySet<string>): Promise<void>;
+}
+
+/** Ports of the host. */
+export interface NameDoors {
+  /** Takes what is asked of any resolver. */
+  readonly dns: number;
+  /** For each port of an address that stands for a name, the one that takes its connections. */
+  readonly ports: ReadonlyMap<number, number>;
+}
+
+/** What a sandbox and the gateway know each other by. */
+export interface NamePlace {
+  readonly address: string;
+  /** The block of addresses that stand for names. */
+  readonly names: string;
+  /** The host, as sandboxes see it. */
+  readonly host: string;
 }
 
 export interface Attachment {

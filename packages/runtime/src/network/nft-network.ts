@@ -10,9 +10,9 @@ import {
   namespacePrefix,
   tableName,
 } from './address-plan.ts';
-import { type Cidr, overlaps, parseCidr } from './cidr.ts';
+import { type Cidr, formatCidr, overlaps, parseCidr } from './cidr.ts';
 import { HostRules, lines, slotOfChain } from './host-rules.ts';
-import type { Attachment, LinkUse, Network, NetworkPolicy } from './network.ts';
+import type { Attachment, LinkUse, NameDoors, NameGateway, Network, NetworkPolicy } from './network.ts';
 import { NetworkCommands } from './network-commands.ts';
 import { checkPolicy, isClosed } from './policy-rules.ts';
 import { sandboxRules } from './sandbox-rules.ts';
@@ -24,6 +24,8 @@ export interface NftNetworkOptions {
   readonly file: string;
   /** Path of a network namespace that plays the host; the machine's own by default. */
   readonly hostNetns?: string;
+  /** Carries what policies allow by name. */
+  readonly gateway?: NameGateway;
 }
 
 const namespaceDirectory = '/run/netns';
@@ -38,14 +40,17 @@ export class NftNetwork implements Network {
   readonly #homeKey: string;
   readonly #book: AddressBook;
   readonly #commands: NetworkCommands;
+  readonly #gateway: NameGateway | undefined;
   /** Changes of the address book and of the host's table, one after another. */
   #queue: Promise<unknown> = Promise.resolve();
   #forwards = false;
+  #hasNames = false;
 
   private constructor(options: NftNetworkOptions, book: AddressBook) {
     this.#homeKey = options.homeKey;
     this.#book = book;
     this.#commands = new NetworkCommands(options.hostNetns);
+    this.#gateway = options.gateway;
   }
 
   static async open(options: NftNetworkOptions): Promise<NftNetwork> {
@@ -69,19 +74,24 @@ export class NftNetwork implements Network {
     checkPolicy(policy);
     if (isClosed(policy) && use === 'when-open') {
       const slot = this.#book.slotOf(sandboxId);
-      if (slot !== undefined) await this.#detach(slot);
+      if (slot !== undefined) {
+        await this.#gateway?.dismiss(sandboxId);
+        await this.#detach(slot);
+      }
       return { address: null };
     }
     const known = this.#book.slotOf(sandboxId);
     const slot = known ?? (await this.#exclusively(() => this.#newSlot(sandboxId)));
     try {
+      const doors = await this.#doors(sandboxId, slot, policy);
       await allDone([
         // A kernel of its own puts packets on the link below the rules inside: there the host's are all there is.
         ...(use === 'when-open'
           ? [this.#commands.sandboxRules(netns, sandboxRules(this.#plan(), slot, policy))]
           : []),
-        this.#exclusively(() => this.#commands.hostRules(this.#rules().attach(slot, policy))),
+        this.#exclusively(() => this.#commands.hostRules(this.#rules().attach(slot, policy, doors))),
         this.#forwardPackets(),
+        ...(doors === undefined ? [] : [this.#takeNames()]),
         // Nothing runs in there yet that could send anything before the rules stand.
         ...(use === 'fresh' ? [this.#link(netns, slot, known !== undefined)] : []),
       ]);
@@ -99,6 +109,7 @@ export class NftNetwork implements Network {
   async release(sandboxId: string): Promise<void> {
     const slot = this.#book.slotOf(sandboxId);
     if (slot !== undefined) {
+      await this.#gateway?.dismiss(sandboxId);
       await this.#detach(slot);
       await this.#exclusively(() => this.#book.free(sandboxId));
     }
@@ -106,6 +117,7 @@ export class NftNetwork implements Network {
   }
 
   async sweep(keep: ReadonlySet<string>): Promise<void> {
+    await this.#gateway?.retain(keep);
     for (const id of this.#book.slots.keys()) if (!keep.has(id)) await this.release(id);
     const prefix = namespacePrefix(this.#homeKey);
     for (const name of await this.#namespaces()) {
@@ -128,7 +140,10 @@ export class NftNetwork implements Network {
   /** Removes everything of this home, the record of its addresses included. */
   async purge(): Promise<void> {
     await this.sweep(new Set());
-    if (this.#book.range !== undefined) await this.#deleteTable();
+    if (this.#book.range !== undefined) {
+      await this.#deleteTable();
+      await this.#giveNamesBack();
+    }
     await this.#book.erase();
   }
 
@@ -142,6 +157,8 @@ export class NftNetwork implements Network {
       allow: [],
       deny: [],
       allowHostPorts: [1],
+      names: [],
+      deniedNames: [],
     };
     try {
       const script = new HostRules(this.#homeKey, plan).attach(2, open);
@@ -189,6 +206,44 @@ export class NftNetwork implements Network {
     const setting = '/proc/sys/net/ipv4/ip_forward';
     await this.#commands.host(['sh', '-c', `read -r on < ${setting}; [ "$on" = 1 ] || echo 1 > ${setting}`]);
     this.#forwards = true;
+  }
+
+  /** Tells the gateway before any rule leads there. */
+  async #doors(sandboxId: string, slot: number, policy: NetworkPolicy): Promise<NameDoors | undefined> {
+    if (policy.names.length === 0) {
+      await this.#gateway?.dismiss(sandboxId);
+      return undefined;
+    }
+    if (this.#gateway === undefined)
+      throw new CoppiceError('unsupported', 'this network knows no names, as it has no gateway');
+    const plan = this.#plan();
+    const place = { address: plan.address(slot), names: formatCidr(plan.names), host: plan.gateway };
+    return this.#gateway.admit(sandboxId, place, policy);
+  }
+
+  /** Makes the addresses that stand for names this machine's own. */
+  async #takeNames(): Promise<void> {
+    if (this.#hasNames) return;
+    await this.#commands.host([
+      'ip',
+      'route',
+      'replace',
+      'local',
+      formatCidr(this.#plan().names),
+      'dev',
+      'lo',
+    ]);
+    this.#hasNames = true;
+  }
+
+  async #giveNamesBack(): Promise<void> {
+    const { exitCode, stderr } = await this.#commands.host(
+      ['ip', 'route', 'del', 'local', formatCidr(this.#plan().names), 'dev', 'lo'],
+      { accept: [1, 2] },
+    );
+    this.#hasNames = false;
+    if (exitCode !== 0 && !/No such process/.test(stderr))
+      throw new CoppiceError('internal', `the route of names could not be deleted: ${stderr.trim()}`);
   }
 
   /** Whatever there is of the link already, it is whole afterwards. */

@@ -47,6 +47,7 @@ export function policyRules(policy: NetworkPolicy, context: RuleContext): string
   if (policy.allowInterSandbox) rules.push(`${to([formatCidr(range)])} ${peer}`);
   rules.push(`${to([formatCidr(range)])} ${refusal}`);
   if (allow.length > 0) rules.push(`${to(allow)} accept`);
+  else if (policy.names.length > 0) rules.push(refusal);
   else if (policy.allowInternet) rules.push(`${to(privateBlocks)} ${refusal}`, 'accept');
   rules.push(refusal);
   return rules;
@@ -57,7 +58,8 @@ export const isClosed = (policy: NetworkPolicy): boolean =>
   !policy.allowInternet &&
   !policy.allowInterSandbox &&
   policy.allow.length === 0 &&
-  policy.allowHostPorts.length === 0;
+  policy.allowHostPorts.length === 0 &&
+  policy.names.length === 0;
 
 /** Of the host, at the gateway's address; none where the policy denies that address. */
 export const hostPorts = (policy: NetworkPolicy, gateway: string): number[] =>

@@ -12,10 +12,17 @@ export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPol
   const table = 'inet coppice';
   const range = formatCidr(plan.range);
   const ports = hostPorts(policy, plan.gateway).join(', ');
-  const host =
-    ports === ''
+  const host = [
+    ...(ports === ''
       ? []
-      : [`meta l4proto tcp ct original ip daddr ${plan.gateway} ct original proto-dst { ${ports} } accept`];
+      : [`meta l4proto tcp ct original ip daddr ${plan.gateway} ct original proto-dst { ${ports} } accept`]),
+    ...(policy.names.length === 0
+      ? []
+      : [
+          `meta l4proto tcp ct original ip daddr ${formatCidr(plan.names)} accept`,
+          'meta l4proto { tcp, udp } ct original proto-dst 53 accept',
+        ]),
+  ];
   const context = { range: plan.range, peer: 'accept', host, refusal: 'return' } as const;
   const rules: (readonly [string, string])[] = [
     // What it sends to itself is judged by nobody, so nothing of it has to be remembered.

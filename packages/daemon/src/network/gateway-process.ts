@@ -1,0 +1,227 @@
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, openSync, rmSync } from 'node:fs';
+import { type IncomingMessage, request } from 'node:http';
+import { join } from 'node:path';
+import {
+  CoppiceError,
+  isErrorCode,
+  type NameRule,
+  type NetworkConnection,
+  networkConnectionSchema,
+} from '@coppice/protocol';
+import type { NameDoors, NameGateway, NamePlace, NetworkPolicy } from '@coppice/runtime';
+import { z } from 'zod';
+import type { Log } from '../host/log.ts';
+
+export interface GatewayOptions {
+  readonly program: string;
+  /** Where the gateway keeps what it knows; only root looks inside. */
+  readonly directory: string;
+  readonly version: string;
+  /** Name servers to ask instead of the machine's own resolver. */
+  readonly resolvers: readonly string[];
+  readonly log: Log;
+}
+
+interface Health {
+  readonly version: string;
+  readonly pid: number;
+  readonly names: string;
+  readonly sandboxes: readonly string[];
+}
+
+const answerMs = 60_000;
+const startMs = 30_000;
+
+/**
+ * The gateway is a process of its own, so that no stream through it ends with the daemon. It is started when the first policy names a
+ * name, is found again by later daemons, and stays until the home is purged.
+ */
+export class GatewayProcess implements NameGateway {
+  readonly #options: GatewayOptions;
+  #place: NamePlace | undefined;
+  #starting: Promise<void> | undefined;
+  /** Those that the gateway holds to names; undefined until it was asked. */
+  #admitted: Set<string> | undefined;
+
+  constructor(options: GatewayOptions) {
+    this.#options = options;
+  }
+
+  async admit(sandboxId: string, place: NamePlace, policy: NetworkPolicy): Promise<NameDoors> {
+    await this.#ready(place);
+    const ports = [...new Set(policy.names.flatMap((rule: NameRule) => rule.ports))];
+    await this.#call('PUT', `/sandboxes/${sandboxId}`, {
+      address: place.address,
+      allow: policy.names,
+      deny: policy.deniedNames,
+      blocks: policy.allow,
+    });
+    this.#admitted?.add(sandboxId);
+    const doors = await this.#call<{ dns: number; ports: Record<string, number> }>('POST', '/listen', {
+      ports,
+    });
+    return {
+      dns: doors.dns,
+      ports: new Map(Object.entries(doors.ports).map(([port, door]) => [Number(port), door])),
+    };
+  }
+
+  async dismiss(sandboxId: string): Promise<void> {
+    if (this.#admitted === undefined) {
+      const health = await this.#health();
+      // Not running: it holds nobody, and what it wrote down is replaced when somebody is admitted at that address again.
+      if (health === undefined) return;
+      this.#admitted = new Set(health.sandboxes);
+    }
+    if (!this.#admitted.has(sandboxId)) return;
+    await this.#call('DELETE', `/sandboxes/${sandboxId}`);
+    this.#admitted.delete(sandboxId);
+  }
+
+  async retain(keep: ReadonlySet<string>): Promise<void> {
+    const health = await this.#health();
+    for (const id of health?.sandboxes ?? []) if (!keep.has(id)) await this.dismiss(id);
+  }
+
+  /** Starts the gateway again where it died. True: what leads to it has to be applied again. */
+  async tend(): Promise<boolean> {
+    if (this.#place === undefined || (await this.#health()) !== undefined) return false;
+    this.#options.log.warn({}, 'the gateway died and is started again');
+    await this.#ready(this.#place);
+    return true;
+  }
+
+  /** What a sandbox reached by name and what was refused to it; where there is nothing yet, the first that comes in that time. */
+  async connections(
+    sandboxId: string,
+    query: { readonly after: number; readonly limit: number; readonly waitMs: number },
+    signal?: AbortSignal,
+  ): Promise<NetworkConnection[]> {
+    if ((await this.#health()) === undefined) return [];
+    const { after, limit, waitMs } = query;
+    const path = `/sandboxes/${sandboxId}/connections?after=${after}&limit=${limit}&wait_ms=${waitMs}`;
+    const { connections } = await this.#call<{ connections: unknown }>('GET', path, undefined, signal);
+    return z.array(networkConnectionSchema).parse(connections);
+  }
+
+  /** Ends the gateway and every stream through it. */
+  async purge(): Promise<void> {
+    const health = await this.#health();
+    if (health !== undefined) await this.#end(health.pid);
+    rmSync(this.#options.directory, { recursive: true, force: true });
+  }
+
+  async #ready(place: NamePlace): Promise<void> {
+    if (this.#place?.names === place.names && (await this.#health()) !== undefined) return;
+    this.#starting ??= this.#start(place).finally(() => {
+      this.#starting = undefined;
+    });
+    await this.#starting;
+  }
+
+  async #start(place: NamePlace): Promise<void> {
+    const { program, directory, version, resolvers, log } = this.#options;
+    const found = await this.#health();
+    if (found !== undefined && found.names === place.names) {
+      this.#take(found, place);
+      return;
+    }
+    // Another block of names: addresses were handed out anew, which happens only while nobody has one.
+    if (found !== undefined) await this.#end(found.pid);
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const settings = { directory, version, names: place.names, host: place.host, resolvers };
+    const complaints = openSync(join(directory, 'gateway.log'), 'a', 0o600);
+    const child = spawn(process.execPath, [program, JSON.stringify(settings)], {
+      detached: true,
+      stdio: ['ignore', 'pipe', complaints],
+      env: { PATH: process.env.PATH, UV_THREADPOOL_SIZE: '32' },
+    });
+    await new Promise<void>((resolve, reject) => {
+      const failed = (why: string) =>
+        reject(
+          new CoppiceError('unavailable', `the gateway did not start: ${why}`, {
+            hint: `Look into ${join(directory, 'gateway.log')}.`,
+          }),
+        );
+      const timer = setTimeout(() => failed('it said nothing for half a minute'), startMs);
+      child.once('error', (error) => failed(error.message));
+      child.once('exit', (code, signal) => failed(`it ended with ${signal ?? code}`));
+      child.stdout?.once('data', () => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+    child.stdout?.destroy();
+    child.unref();
+    const health = await this.#health();
+    if (health === undefined)
+      throw new CoppiceError('unavailable', 'the gateway started and does not answer');
+    log.info({ pid: health.pid }, 'the gateway was started');
+    this.#take(health, place);
+  }
+
+  #take(health: Health, place: NamePlace): void {
+    this.#place = place;
+    this.#admitted = new Set(health.sandboxes);
+  }
+
+  async #health(): Promise<Health | undefined> {
+    if (!existsSync(this.#socket)) return undefined;
+    try {
+      return await this.#call<Health>('GET', '/health');
+    } catch (error) {
+      const { code } = (error as Error).cause as NodeJS.ErrnoException;
+      if (code === 'ECONNREFUSED' || code === 'ENOENT') return undefined;
+      throw error;
+    }
+  }
+
+  async #end(pid: number): Promise<void> {
+    await this.#call('POST', '/end', {});
+    const deadline = Date.now() + answerMs;
+    while (existsSync(`/proc/${pid}`) && Date.now() < deadline)
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    this.#admitted = undefined;
+    this.#place = undefined;
+  }
+
+  get #socket(): string {
+    return join(this.#options.directory, 'control.sock');
+  }
+
+  async #call<T>(method: string, path: string, body?: object, caller?: AbortSignal): Promise<T> {
+    const timeout = AbortSignal.timeout(answerMs);
+    const signal = caller === undefined ? timeout : AbortSignal.any([caller, timeout]);
+    const response = await this.#send(method, path, body, signal);
+    const chunks: Buffer[] = [];
+    for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
+    const answer = JSON.parse(Buffer.concat(chunks).toString('utf8')) as T & {
+      code?: string;
+      message?: string;
+    };
+    if (response.statusCode === 200) return answer;
+    const code = answer.code !== undefined && isErrorCode(answer.code) ? answer.code : 'internal';
+    throw new CoppiceError(code, `the gateway: ${answer.message}`);
+  }
+
+  #send(
+    method: string,
+    path: string,
+    body: object | undefined,
+    signal: AbortSignal,
+  ): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const call = request({ socketPath: this.#socket, method, path, signal, agent: false }, resolve);
+      call.once('error', (cause) =>
+        reject(
+          new CoppiceError('unavailable', `the gateway does not answer: ${cause.message}`, {
+            hint: 'Change the policy again to start it: coppice net NAME --allow ...',
+            cause,
+          }),
+        ),
+      );
+      call.end(body === undefined ? undefined : JSON.stringify(body));
+    });
+  }
+}

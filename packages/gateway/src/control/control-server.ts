@@ -1,0 +1,112 @@
+import { chmodSync, rmSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { CoppiceError } from '@coppice/protocol';
+import { z } from 'zod';
+import type { Egress } from '../egress/egress.ts';
+import { egressPolicySchema } from '../egress/policies.ts';
+
+export interface ControlParts {
+  readonly egress: Egress;
+  readonly version: string;
+  /** The block of addresses that stand for names here. */
+  readonly names: string;
+  /** Ends the process. */
+  readonly end: () => void;
+}
+
+const largestBody = 4 * 1024 * 1024;
+const portsSchema = z.strictObject({ ports: z.array(z.int().min(1).max(65535)).max(1024) });
+const pageSchema = z.strictObject({
+  after: z.coerce.number().int().min(0).default(0),
+  limit: z.coerce.number().int().min(1).max(1000).default(100),
+  wait_ms: z.coerce.number().int().min(0).max(30_000).default(0),
+});
+
+/** What the daemon asks of the gateway, at a socket that only root opens. */
+export class ControlServer {
+  readonly #parts: ControlParts;
+  readonly #server: Server;
+
+  constructor(parts: ControlParts) {
+    this.#parts = parts;
+    this.#server = createServer((request, response) => {
+      this.#answer(request, response).catch((error: unknown) => fail(response, error));
+    });
+  }
+
+  listen(path: string): Promise<void> {
+    rmSync(path, { force: true });
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(path, () => {
+        chmodSync(path, 0o600);
+        resolve();
+      });
+    });
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { egress, version, names, end } = this.#parts;
+    const url = new URL(request.url ?? '/', 'http://gateway');
+    const [, subject, id, part] = url.pathname.split('/');
+    const call = `${request.method} ${subject}${id === undefined ? '' : '/:id'}${part === undefined ? '' : `/${part}`}`;
+    switch (call) {
+      case 'GET health':
+        return json(response, { version, pid: process.pid, names, sandboxes: egress.sandboxes });
+      case 'POST listen':
+        return json(response, await egress.listen(portsSchema.parse(await bodyOf(request)).ports));
+      case 'PUT sandboxes/:id':
+        egress.set(id ?? '', egressPolicySchema.parse(await bodyOf(request)));
+        return json(response, {});
+      case 'DELETE sandboxes/:id':
+        egress.remove(id ?? '');
+        return json(response, {});
+      case 'GET sandboxes/:id/connections':
+        return json(response, await this.#connections(request, id ?? '', url.searchParams));
+      case 'POST end':
+        json(response, {});
+        return end();
+      default:
+        throw new CoppiceError('not_found', `the gateway has no call ${call}`);
+    }
+  }
+
+  /** Those after a number; where there are none yet, the first that comes while somebody waits. */
+  async #connections(request: IncomingMessage, sandbox: string, params: URLSearchParams): Promise<object> {
+    const { records } = this.#parts.egress;
+    const { after, limit, wait_ms } = pageSchema.parse(Object.fromEntries(params));
+    const found = records.list(sandbox, after, limit);
+    if (found.length > 0 || wait_ms === 0) return { connections: found };
+    await records.next(sandbox, wait_ms, request.socket);
+    return { connections: records.list(sandbox, after, limit) };
+  }
+}
+
+async function bodyOf(request: IncomingMessage): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > largestBody) throw new CoppiceError('too_large', 'the body is too large');
+    chunks.push(chunk);
+  }
+  return JSON.parse(Buffer.concat(chunks).toString('utf8'));
+}
+
+const json = (response: ServerResponse, body: object, status = 200): void => {
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(body));
+};
+
+function fail(response: ServerResponse, error: unknown): void {
+  if (response.headersSent) return void response.destroy();
+  const known = error instanceof CoppiceError ? error : undefined;
+  const invalid = error instanceof z.ZodError || error instanceof SyntaxError;
+  const code = known?.code ?? (invalid ? 'invalid_argument' : 'internal');
+  json(response, { code, message: (error as Error).message }, code === 'internal' ? 500 : 400);
+}

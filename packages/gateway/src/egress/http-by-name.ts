@@ -1,0 +1,219 @@
+import {
+  Agent,
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  request as send,
+} from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream';
+import { plainName } from '@coppice/protocol';
+import { type Errand, printable } from './errand.ts';
+import type { EgressPolicy } from './policies.ts';
+import { type Reach, Unreachable } from './reach.ts';
+import type { ConnectionRecords } from './records.ts';
+
+export interface HttpByNameParts {
+  readonly reach: Reach;
+  readonly records: ConnectionRecords;
+  /** Answers what is asked of the gateway itself. */
+  readonly own: (request: IncomingMessage, response: ServerResponse, policy: EgressPolicy) => void;
+}
+
+/** One connection of a sandbox, whose every request must be for its name. */
+interface Visit {
+  readonly errand: Errand | undefined;
+  readonly policy: EgressPolicy;
+  /** Keeps the connection to the outside between requests. */
+  readonly agent: Agent;
+  readonly traffic: Traffic;
+}
+
+/** What went over the connections that were made for a visit. */
+class Traffic {
+  remote: string | null = null;
+  readonly #open = new Set<Socket>();
+  #sent = 0;
+  #received = 0;
+
+  add(outside: Socket): void {
+    this.remote ??= outside.remoteAddress ?? null;
+    this.#open.add(outside);
+    outside.once('close', () => {
+      this.#open.delete(outside);
+      this.#sent += outside.bytesWritten;
+      this.#received += outside.bytesRead;
+    });
+  }
+
+  get sent(): number {
+    return this.#open.values().reduce((sum, each) => sum + each.bytesWritten, this.#sent);
+  }
+
+  get received(): number {
+    return this.#open.values().reduce((sum, each) => sum + each.bytesRead, this.#received);
+  }
+}
+
+/** Belongs to one connection and goes no further. */
+const hopByHop = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Carries HTTP, looking at the host of every request. */
+export class HttpByName {
+  readonly #parts: HttpByNameParts;
+  readonly #server: Server;
+  readonly #visits = new WeakMap<Duplex, Visit>();
+
+  constructor(parts: HttpByNameParts) {
+    this.#parts = parts;
+    this.#server = createServer({ keepAliveTimeout: 60_000, requestTimeout: 0, headersTimeout: 15_000 });
+    this.#server.on('request', (request, response) => void this.#pass(request, response));
+    this.#server.on('upgrade', (request, socket, head) => void this.#upgrade(request, socket, head));
+    this.#server.on('connect', (_request, socket) => socket.end('HTTP/1.1 405 Method Not Allowed\r\n\r\n'));
+    this.#server.on('clientError', (_error, socket) => socket.destroy());
+  }
+
+  serve(socket: Socket, errand: Errand): void {
+    const visit = this.#receive(socket, errand.policy, errand);
+    const { policy, name, port, beganMs } = errand;
+    socket.once('close', () => {
+      const { remote, sent, received } = visit.traffic;
+      visit.agent.destroy();
+      if (remote === null) return;
+      this.#parts.records.add({
+        sandbox: policy.sandbox,
+        name,
+        port,
+        verdict: 'allowed',
+        reason: null,
+        remote,
+        bytes_sent: sent,
+        bytes_received: received,
+        began_ms: beganMs,
+      });
+    });
+  }
+
+  serveOwn(socket: Socket, policy: EgressPolicy): void {
+    this.#receive(socket, policy, undefined);
+  }
+
+  #receive(socket: Socket, policy: EgressPolicy, errand: Errand | undefined): Visit {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    if (errand !== undefined) {
+      // Not through the agent's own way, which would look the name up itself.
+      agent.createConnection = (_options, done) => {
+        this.#parts.reach.connect(errand.policy, errand.name, errand.port).then(
+          (outside) => {
+            visit.traffic.add(outside);
+            done?.(null, outside);
+          },
+          (error: Error) => done?.(error, undefined as never),
+        );
+        return undefined as never;
+      };
+    }
+    const visit: Visit = { errand, policy, agent, traffic: new Traffic() };
+    this.#visits.set(socket, visit);
+    this.#server.emit('connection', socket);
+    return visit;
+  }
+
+  async #pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const visit = this.#visits.get(request.socket);
+    if (visit === undefined) return void request.socket.destroy();
+    if (visit.errand === undefined) return this.#parts.own(request, response, visit.policy);
+    const { errand, agent } = visit;
+    const refusal = this.#refusal(request, errand);
+    if (refusal !== undefined) return refuse(response, 403, refusal);
+    const outgoing = send({
+      agent,
+      host: errand.name,
+      port: errand.port,
+      method: request.method ?? 'GET',
+      path: request.url ?? '/',
+      headers: forwarded(request.headers),
+      setHost: false,
+    });
+    outgoing.on('response', (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.statusMessage, forwarded(answer.headers));
+      pipeline(answer, response, () => {});
+    });
+    outgoing.on('error', (error) => {
+      const reason = error instanceof Unreachable ? error.message : `${errand.name}: ${error.message}`;
+      this.#parts.records.refused(errand.policy.sandbox, errand.name, errand.port, reason);
+      if (response.headersSent) response.destroy();
+      else refuse(response, 502, reason);
+    });
+    response.once('close', () => {
+      if (!response.writableFinished) outgoing.destroy();
+    });
+    pipeline(request, outgoing, () => {});
+  }
+
+  /** WebSockets and their like: from the answer on, bytes. */
+  async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const visit = this.#visits.get(request.socket);
+    if (visit?.errand === undefined || this.#refusal(request, visit.errand) !== undefined)
+      return void socket.destroy();
+    const { errand } = visit;
+    try {
+      const outside = await this.#parts.reach.connect(errand.policy, errand.name, errand.port);
+      visit.traffic.add(outside);
+      const lines = [`${request.method} ${request.url} HTTP/1.1`];
+      for (let i = 0; i < request.rawHeaders.length; i += 2)
+        lines.push(`${request.rawHeaders[i]}: ${request.rawHeaders[i + 1]}`);
+      outside.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+      outside.write(head);
+      pipeline(socket, outside, () => {});
+      pipeline(outside, socket, () => {});
+    } catch {
+      socket.destroy();
+    }
+  }
+
+  #refusal(request: IncomingMessage, { policy, name, port }: Errand): string | undefined {
+    const hosts = request.headersDistinct.host ?? [];
+    const host = hosts.length === 1 ? (hosts[0] ?? '') : '';
+    const isNamed = plainName(host.replace(/:\d{1,5}$/, '')) === name;
+    // A whole address in the request line would count instead of the host.
+    if (isNamed && request.url?.startsWith('/')) return undefined;
+    const reason = `a connection to ${name} asked for ${printable(host) || 'no host'} instead`;
+    this.#parts.records.refused(policy.sandbox, name, port, reason);
+    return reason;
+  }
+}
+
+const forwarded = (headers: IncomingHttpHeaders): IncomingHttpHeaders => {
+  const named = new Set((headers.connection ?? '').toLowerCase().split(/\s*,\s*/));
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !hopByHop.has(name) && !named.has(name)),
+  );
+};
+
+const refuse = (response: ServerResponse, status: number, reason: string): void => {
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
+  response.end(`Coppice: ${reason}.\n`);
+};
+
+const method = /^[A-Z]{3,20} /;
+
+/** Undefined while too little was seen to tell. */
+export function looksLikeHttp(bytes: Buffer): boolean | undefined {
+  const start = bytes.subarray(0, 24).toString('latin1');
+  if (method.test(start)) return true;
+  return /^[A-Z]{0,20}$/.test(start) ? undefined : false;
+}

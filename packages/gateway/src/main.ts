@@ -1,0 +1,47 @@
+import { chdir } from 'node:process';
+import { z } from 'zod';
+import { ControlServer } from './control/control-server.ts';
+import { Egress } from './egress/egress.ts';
+import { lookupBy } from './egress/reach.ts';
+import { GatewayState } from './state.ts';
+
+/** Written by the daemon as the only argument. */
+const optionsSchema = z.strictObject({
+  directory: z.string(),
+  version: z.string(),
+  names: z.cidrv4(),
+  host: z.ipv4(),
+  resolvers: z.array(z.string()),
+});
+
+const { directory, version, names, host, resolvers } = optionsSchema.parse(JSON.parse(process.argv[2] ?? ''));
+// Paths from here on are short: a socket's may have 107 characters at most.
+chdir(directory);
+const state = new GatewayState('gateway.db');
+const egress = await Egress.open({
+  state,
+  names,
+  host,
+  lookup: lookupBy(resolvers),
+  now: Date.now,
+  own: (_request, response) => {
+    response.writeHead(404, { 'content-type': 'text/plain; charset=utf-8' });
+    response.end('Coppice: the gateway answers nothing at this address.\n');
+  },
+});
+const control = new ControlServer({
+  egress,
+  version,
+  names,
+  end: () => process.kill(process.pid, 'SIGTERM'),
+});
+await control.listen('control.sock');
+process.on('SIGTERM', () => {
+  control.close();
+  egress.close();
+  state.close();
+  process.exit(0);
+});
+// Whoever started it reads this line, and may go.
+process.stdout.write('ready\n');
+process.stdout.on('error', () => {});

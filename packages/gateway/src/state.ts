@@ -1,0 +1,120 @@
+import Database from 'better-sqlite3';
+
+export interface ConnectionRow {
+  readonly id: number;
+  readonly sandbox: string;
+  readonly name: string;
+  readonly port: number;
+  readonly verdict: 'allowed' | 'refused';
+  readonly reason: string | null;
+  /** Where the name led. */
+  readonly remote: string | null;
+  readonly bytes_sent: number;
+  readonly bytes_received: number;
+  readonly began_ms: number;
+  readonly ended_ms: number;
+}
+
+/** Of each sandbox this many connections are remembered, and of all together. */
+const connectionsKept = 1_000;
+const connectionsKeptInAll = 100_000;
+
+const schema = `
+CREATE TABLE IF NOT EXISTS policies (sandbox TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS names (
+  sandbox TEXT NOT NULL, slot INTEGER NOT NULL, name TEXT NOT NULL,
+  PRIMARY KEY (sandbox, slot), UNIQUE (sandbox, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS listeners (port INTEGER PRIMARY KEY, listener INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS connections (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, sandbox TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL,
+  verdict TEXT NOT NULL, reason TEXT, remote TEXT, bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL,
+  began_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS connections_of_sandbox ON connections (sandbox, id);
+`;
+
+/** What the gateway must know again after it was killed. */
+export class GatewayState {
+  readonly #db: Database.Database;
+
+  constructor(file: string) {
+    this.#db = new Database(file);
+    this.#db.pragma('journal_mode = WAL');
+    this.#db.pragma('synchronous = NORMAL');
+    this.#db.exec(schema);
+  }
+
+  policies(): { sandbox: string; body: string }[] {
+    return this.#db.prepare<[], { sandbox: string; body: string }>('SELECT * FROM policies').all();
+  }
+
+  setPolicy(sandbox: string, body: string): void {
+    this.#db.prepare('INSERT OR REPLACE INTO policies VALUES (?, ?)').run(sandbox, body);
+  }
+
+  /** With the names that it was given. What it reached stays on record. */
+  removeSandbox(sandbox: string): void {
+    this.#db.transaction(() => {
+      for (const table of ['policies', 'names'])
+        this.#db.prepare(`DELETE FROM ${table} WHERE sandbox = ?`).run(sandbox);
+    })();
+  }
+
+  names(sandbox: string): { slot: number; name: string }[] {
+    return this.#db
+      .prepare<[string], { slot: number; name: string }>(
+        'SELECT slot, name FROM names WHERE sandbox = ? ORDER BY slot',
+      )
+      .all(sandbox);
+  }
+
+  setName(sandbox: string, slot: number, name: string): void {
+    this.#db.prepare('INSERT OR REPLACE INTO names VALUES (?, ?, ?)').run(sandbox, slot, name);
+  }
+
+  listeners(): Map<number, number> {
+    const rows = this.#db
+      .prepare<[], { port: number; listener: number }>('SELECT port, listener FROM listeners')
+      .all();
+    return new Map(rows.map(({ port, listener }) => [port, listener]));
+  }
+
+  setListener(port: number, listener: number): void {
+    this.#db.prepare('INSERT OR REPLACE INTO listeners VALUES (?, ?)').run(port, listener);
+  }
+
+  addConnection(row: Omit<ConnectionRow, 'id'>): ConnectionRow {
+    const id = this.#db.transaction(() => {
+      const { lastInsertRowid } = this.#db
+        .prepare(
+          `INSERT INTO connections (sandbox, name, port, verdict, reason, remote, bytes_sent, bytes_received, began_ms, ended_ms)
+           VALUES (@sandbox, @name, @port, @verdict, @reason, @remote, @bytes_sent, @bytes_received, @began_ms, @ended_ms)`,
+        )
+        .run(row);
+      this.#db
+        .prepare(
+          `DELETE FROM connections WHERE id IN
+             (SELECT id FROM connections WHERE sandbox = ? ORDER BY id DESC LIMIT 8 OFFSET ${connectionsKept})`,
+        )
+        .run(row.sandbox);
+      this.#db
+        .prepare('DELETE FROM connections WHERE id <= ?')
+        .run(Number(lastInsertRowid) - connectionsKeptInAll);
+      return Number(lastInsertRowid);
+    })();
+    return { id, ...row };
+  }
+
+  connections(sandbox: string, after: number, limit: number): ConnectionRow[] {
+    return this.#db
+      .prepare<[string, number, number], ConnectionRow>(
+        'SELECT * FROM (SELECT * FROM connections WHERE sandbox = ? AND id > ? ORDER BY id DESC LIMIT ?) ORDER BY id',
+      )
+      .all(sandbox, after, limit);
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+}

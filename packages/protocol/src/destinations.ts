@@ -1,0 +1,101 @@
+import { z } from 'zod';
+
+/** A name that a policy allows or denies, with the ports that this holds for. */
+export interface NameRule {
+  /** `example.com`; `*.example.com` for every name below it, not for itself; `*` for every name. */
+  readonly pattern: string;
+  readonly ports: readonly number[];
+}
+
+export type Destination =
+  | { readonly kind: 'block'; readonly block: string }
+  | { readonly kind: 'names'; readonly rules: readonly NameRule[] };
+
+/** What a name means where it says no port: the web. */
+const webPorts = [80, 443];
+
+/** Words for what everybody needs. */
+export const presets: Readonly<Record<string, readonly string[]>> = {
+  npm: ['registry.npmjs.org'],
+  pypi: ['pypi.org', 'files.pythonhosted.org'],
+  debian: ['deb.debian.org', 'security.debian.org'],
+  github: ['github.com', '*.github.com', '*.githubusercontent.com'],
+  anthropic: ['api.anthropic.com'],
+  openai: ['api.openai.com'],
+  google: ['generativelanguage.googleapis.com'],
+};
+
+/** Names that the gateway itself answers to. */
+export const ownDomain = 'coppice';
+
+const blockSchema = z.union([z.ipv4(), z.cidrv4()]);
+const label = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
+
+/** A name as it is compared: lower case, no dot at its end. */
+export const plainName = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+
+const isName = (name: string): boolean => {
+  const labels = name.split('.');
+  return (
+    name.length <= 253 &&
+    labels.length >= 2 &&
+    labels.every((part) => label.test(part)) &&
+    !/^\d+$/.test(labels.at(-1) ?? '') &&
+    labels.at(-1) !== ownDomain
+  );
+};
+
+/** What one entry of `allow` or `deny` means, or what is wrong with it. */
+export function parseDestination(text: string): Destination | { readonly problem: string } {
+  if (blockSchema.safeParse(text).success) return { kind: 'block', block: text };
+  const [, written = '', portText] = /^([^:]*)(?::(.*))?$/s.exec(text) ?? [];
+  const ports = portText === undefined ? webPorts : portOf(portText);
+  if (ports === undefined) return { problem: 'names a port that is not between 1 and 65535' };
+  const name = written === '*.' ? '' : plainName(written);
+  const preset = Object.hasOwn(presets, name) ? presets[name] : undefined;
+  if (preset !== undefined) {
+    if (portText !== undefined) return { problem: `is a preset, and presets take no port` };
+    return { kind: 'names', rules: preset.map((pattern) => ({ pattern, ports: webPorts })) };
+  }
+  const below = name.startsWith('*.') ? name.slice(2) : name;
+  if (name === '*' || isName(below)) return { kind: 'names', rules: [{ pattern: name, ports }] };
+  return {
+    problem:
+      'must be an IPv4 address, a block such as 198.51.100.0/24, a name such as example.com, *.example.com or ' +
+      `example.com:22, or one of ${Object.keys(presets).join(', ')}`,
+  };
+}
+
+const portOf = (text: string): number[] | undefined => {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 65535 ? [port] : undefined;
+};
+
+export const destinationSchema = z
+  .string()
+  .max(300)
+  .superRefine((text, context) => {
+    const parsed = parseDestination(text);
+    if ('problem' in parsed) context.addIssue({ code: 'custom', message: parsed.problem, input: text });
+  });
+
+export interface Destinations {
+  readonly blocks: readonly string[];
+  readonly names: readonly NameRule[];
+}
+
+/** Entries that the schema has passed, sorted by what they are. */
+export function destinationsOf(entries: readonly string[]): Destinations {
+  const parsed = entries.map(parseDestination).filter((entry) => 'kind' in entry);
+  return {
+    blocks: parsed.flatMap((entry) => (entry.kind === 'block' ? [entry.block] : [])),
+    names: parsed.flatMap((entry) => (entry.kind === 'names' ? entry.rules : [])),
+  };
+}
+
+const matches = (pattern: string, name: string): boolean =>
+  pattern === '*' || pattern === name || (pattern.startsWith('*.') && name.endsWith(pattern.slice(1)));
+
+/** Whether one of the rules speaks of this name, at this port if one is given. */
+export const ruleFor = (rules: readonly NameRule[], name: string, port?: number): NameRule | undefined =>
+  rules.find(({ pattern, ports }) => matches(pattern, name) && (port === undefined || ports.includes(port)));
