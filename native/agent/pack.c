@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "agent.h"
-#include "tar.h"
+#include "../lib/tar.h"
 #include "tree.h"
 
 /* The first path of each file that has several. */
@@ -70,12 +70,7 @@ static void write_padding(uint64_t length) {
 }
 
 static void finish_header(struct tar_header *header) {
-  memcpy(header->magic, "ustar", 6);
-  memcpy(header->version, "00", 2);
-  memset(header->checksum, ' ', sizeof header->checksum);
-  unsigned sum = 0;
-  for (size_t i = 0; i < TAR_BLOCK; i++) sum += ((const uint8_t *)header)[i];
-  snprintf(header->checksum, sizeof header->checksum, "%06o", sum);
+  tar_seal(header);
   worker_write(header, TAR_BLOCK);
 }
 

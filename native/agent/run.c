@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "../lib/write.h"
 #include "agent.h"
 
 /* How long a finished process's pipes are still read when something else holds them open. */
@@ -369,14 +370,7 @@ void worker_open(struct channel *channel, void (*body)(void *argument), void *ar
 }
 
 void worker_write(const void *bytes, size_t length) {
-  const uint8_t *at = bytes;
-  while (length > 0) {
-    ssize_t n = write(1, at, length);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(0); /* Nobody listens any more. */
-    at += n;
-    length -= (size_t)n;
-  }
+  if (!write_fully(1, bytes, length)) _exit(0); /* Nobody listens any more. */
 }
 
 static void last_word(uint8_t type, const void *bytes, size_t length) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../lib/remove.h"
 #include "agent.h"
 #include "tree.h"
 
@@ -127,56 +128,10 @@ void tree_list(struct channel *channel, struct reader *body) {
 
 /* ---- remove ---- */
 
-struct level {
-  char *name;
-  dev_t device;
-  ino_t inode;
-};
-
-/* Walks by changing its own directory, so a tree of any depth takes no more descriptors and no longer paths. */
-void remove_tree_at(int parent, const char *name, const char *shown) {
-  struct level *levels = NULL;
-  size_t depth = 0, capacity = 0;
-  if (fchdir(parent) < 0) worker_fail_errno(errno, "cannot remove %.1024s", shown);
-  char *next = must_copy(name);
-  for (;;) {
-    if (next != NULL) {
-      struct stat here;
-      int fd = openat(AT_FDCWD, next, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-      if (fd < 0 || stat(".", &here) < 0 || fchdir(fd) < 0) worker_fail_errno(errno, "cannot remove %.1024s", shown);
-      close(fd);
-      if (depth == capacity) {
-        capacity = capacity == 0 ? 64 : capacity * 2;
-        levels = must_realloc(levels, capacity * sizeof *levels);
-      }
-      levels[depth++] = (struct level){next, here.st_dev, here.st_ino};
-      next = NULL;
-    }
-    DIR *directory = opendir(".");
-    if (directory == NULL) worker_fail_errno(errno, "cannot remove %.1024s", shown);
-    for (struct dirent *entry; next == NULL && (entry = readdir(directory)) != NULL;) {
-      if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-      if (unlinkat(AT_FDCWD, entry->d_name, 0) == 0 || errno == ENOENT) continue;
-      if (errno != EISDIR && errno != EPERM) worker_fail_errno(errno, "cannot remove %.512s in %.1024s", entry->d_name, shown);
-      if (unlinkat(AT_FDCWD, entry->d_name, AT_REMOVEDIR) == 0) continue;
-      if (errno != ENOTEMPTY) worker_fail_errno(errno, "cannot remove %.512s in %.1024s", entry->d_name, shown);
-      next = must_copy(entry->d_name);
-    }
-    closedir(directory);
-    if (next != NULL) continue;
-    struct level *level = &levels[--depth];
-    struct stat above;
-    if (chdir("..") < 0 || stat(".", &above) < 0) worker_fail_errno(errno, "cannot remove %.1024s", shown);
-    if (above.st_dev != level->device || above.st_ino != level->inode)
-      worker_fail("conflict", 0, "%.1024s was moved while it was being removed", shown);
-    if (unlinkat(AT_FDCWD, level->name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
-      worker_fail_errno(errno, "cannot remove %.1024s", shown);
-    int error = access(level->name, F_OK) == 0 ? ENOTEMPTY : 0;
-    if (error != 0 && depth == 0) worker_fail_errno(error, "cannot remove %.1024s", shown);
-    free(level->name);
-    if (depth == 0) break;
-  }
-  free(levels);
+void remove_tree(int parent, const char *name, const char *shown) {
+  if (remove_tree_at(parent, name) == 0) return;
+  if (errno == ESTALE) worker_fail("conflict", 0, "%.1024s was moved while it was being removed", shown);
+  worker_fail_errno(errno, "cannot remove %.1024s", shown);
 }
 
 static void remove_worker(void *argument) {
@@ -187,7 +142,7 @@ static void remove_worker(void *argument) {
   slash[slash == copy ? 1 : 0] = 0;
   int parent = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (parent < 0) worker_fail_errno(errno, "cannot remove %.1024s", path);
-  remove_tree_at(parent, name, path);
+  remove_tree(parent, name, path);
   worker_done(NULL);
 }
 

@@ -8,7 +8,7 @@
 char **directory_names(int fd, size_t *count);
 void free_names(char **names, size_t count);
 char *join_path(const char *directory, const char *name);
-/* Removes a directory and all below it; changes the worker's own directory. Fails the worker when it cannot. */
-void remove_tree_at(int parent, const char *name, const char *shown);
+/* Removes a directory and all below it. Fails the worker when it cannot. */
+void remove_tree(int parent, const char *name, const char *shown);
 
 #endif

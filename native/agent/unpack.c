@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include "agent.h"
-#include "tar.h"
+#include "../lib/tar.h"
+#include "../lib/write.h"
 #include "tree.h"
 
 #define EXTENSION_MAX_BYTES (1u << 20)
@@ -56,7 +57,7 @@ static void clean_up(void) {
   if (u == NULL) return;
   if (u->stage >= 0) {
     close(u->stage);
-    remove_tree_at(u->target, u->stage_name, u->path);
+    remove_tree(u->target, u->stage_name, u->path);
   }
   if (u->made_target) rmdir(u->path);
 }
@@ -125,11 +126,7 @@ static uint64_t parse_number(const char *field, size_t size) {
 }
 
 static bool is_good_header(const struct tar_header *header) {
-  unsigned sum = 0;
-  const uint8_t *bytes = (const uint8_t *)header;
-  for (size_t i = 0; i < TAR_BLOCK; i++)
-    sum += i >= offsetof(struct tar_header, checksum) && i < offsetof(struct tar_header, type) ? ' ' : bytes[i];
-  return sum == parse_number(header->checksum, sizeof header->checksum);
+  return tar_checksum(header) == parse_number(header->checksum, sizeof header->checksum);
 }
 
 static char *read_extension(uint64_t size) {
@@ -304,12 +301,7 @@ static void write_content(struct unpacking *u, int fd, const struct entry *entry
   for (uint64_t left = entry->size; left > 0;) {
     size_t part = left < sizeof chunk ? (size_t)left : sizeof chunk;
     read_exactly(chunk, part);
-    for (size_t done = 0; done < part;) {
-      ssize_t n = write(fd, chunk + done, part - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) REFUSE_ERRNO("cannot write %.1024s", entry->path);
-      done += (size_t)n;
-    }
+    if (!write_fully(fd, chunk, part)) REFUSE_ERRNO("cannot write %.1024s", entry->path);
     left -= part;
   }
   skip_padding(entry->size);
@@ -484,7 +476,7 @@ static void unpack_worker(void *argument) {
   settle(u->stage, u->target, u->path, true);
   settle(u->stage, u->target, u->path, false);
   close(u->stage);
-  remove_tree_at(u->target, u->stage_name, u->path);
+  remove_tree(u->target, u->stage_name, u->path);
   struct buffer body = {0};
   put_u64(&body, u->files);
   put_u64(&body, u->bytes);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../lib/path.h"
 #include "agent.h"
 #include "tree.h"
 
@@ -126,15 +127,10 @@ static bool take_known(struct watched *watched, const char *name) {
   return false;
 }
 
-static bool is_below(const char *path, const char *directory) {
-  size_t length = strlen(directory);
-  return strncmp(path, directory, length) == 0 && (path[length] == 0 || path[length] == '/');
-}
-
 static void rename_below(struct watching *w, const char *from, const char *to) {
   for (size_t wd = 0; wd < w->table_size; wd++) {
     char *path = w->table[wd].path;
-    if (path == NULL || !is_below(path, from)) continue;
+    if (path == NULL || !is_at_or_below(path, from)) continue;
     char *renamed = must_alloc(strlen(to) + strlen(path) - strlen(from) + 1);
     sprintf(renamed, "%s%s", to, path + strlen(from));
     w->table[wd].path = renamed;
@@ -144,7 +140,7 @@ static void rename_below(struct watching *w, const char *from, const char *to) {
 
 static void unwatch_below(struct watching *w, const char *directory) {
   for (size_t wd = 0; wd < w->table_size; wd++)
-    if (w->table[wd].path != NULL && is_below(w->table[wd].path, directory)) {
+    if (w->table[wd].path != NULL && is_at_or_below(w->table[wd].path, directory)) {
       inotify_rm_watch(w->fd, (int)wd);
       forget(w, (int)wd);
     }

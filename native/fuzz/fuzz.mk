@@ -5,18 +5,18 @@ FUZZ_FLAGS := -g -O1 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined
 	-D_GNU_SOURCE= -Wall -Wextra -Werror
 
 # What of the program a fuzzer goes with, besides what it includes.
-fuzzed_parcel := parcel/main.c parcel/pack.c parcel/unpack.c
-fuzzed_layer := fuzz/tar.c layer/main.c layer/pack.c
-fuzzed_agent := fuzz/agent.c $(filter-out $(addprefix agent/,main.c process.c machine.c lend.c relro.c),$(wildcard agent/*.c))
+fuzzed_parcel := lib/stop.c parcel/main.c parcel/pack.c parcel/unpack.c
+fuzzed_layer := fuzz/tar.c lib/stop.c lib/write.c layer/main.c layer/pack.c
+fuzzed_agent := fuzz/agent.c lib/descent.c lib/remove.c lib/write.c $(filter-out $(addprefix agent/,main.c process.c machine.c lend.c relro.c),$(wildcard agent/*.c))
 fuzzed_agent-unpack := fuzz/tar.c $(filter-out agent/unpack.c,$(fuzzed_agent))
 fuzzed_agent-frames := $(filter-out agent/loop.c,$(fuzzed_agent))
-fuzzed_pool := $(filter-out pool/main.c,$(wildcard pool/*.c))
-fuzzed_launch := launch/message.c launch/reason.c
-fuzzed_index := fuzz/tree.c tree/index.c tree/node.c tree/common.c tree/since.c
-fuzzed_node := fuzz/tree.c tree/node.c tree/common.c
+fuzzed_pool := lib/descent.c lib/remove.c lib/write.c $(filter-out pool/main.c,$(wildcard pool/*.c))
+fuzzed_launch := lib/write.c launch/message.c launch/reason.c
+fuzzed_index := lib/write.c fuzz/tree.c tree/index.c tree/node.c tree/common.c tree/since.c
+fuzzed_node := lib/write.c fuzz/tree.c tree/node.c tree/common.c
 fuzzed_below := tree/below.c
 fuzzed_json := tree/json.c
-fuzzed_ignore := fuzz/tree.c tree/ignore.c tree/node.c tree/common.c
+fuzzed_ignore := lib/write.c fuzz/tree.c tree/ignore.c tree/node.c tree/common.c
 fuzz_flags_parcel := -Dmain=program_main
 fuzz_flags_layer := -Dmain=program_main
 fuzz_flags_index := -Dmmap=fuzz_mmap -Dmunmap=fuzz_munmap

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../agent/tar.h"
+#include "../lib/tar.h"
 
 uint8_t *fuzz_tar(const uint8_t *data, size_t size) {
   uint8_t *copy = fuzz_copy(data, size);

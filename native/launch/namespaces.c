@@ -15,18 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/path.h"
+
 /* What bubblewrap is loaded from, and what a sandbox is given parts of. */
 static const char *const kept[] = {"/proc", "/dev", "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc"};
 
-static bool is_below(const char *path, const char *top) {
-  size_t length = strlen(top);
-  return strncmp(path, top, length) == 0 && (path[length] == '\0' || path[length] == '/');
-}
-
 static bool is_needed(const struct setup *setup, const char *place) {
-  if (strcmp(place, "/") == 0 || strcmp(place, "/sys") == 0 || is_below(setup->bwrap, place)) return true;
+  if (strcmp(place, "/") == 0 || strcmp(place, "/sys") == 0 || is_at_or_below(setup->bwrap, place)) return true;
   for (size_t index = 0; index < sizeof kept / sizeof *kept; index++)
-    if (is_below(place, kept[index])) return true;
+    if (is_at_or_below(place, kept[index])) return true;
   return false;
 }
 

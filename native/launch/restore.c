@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/path.h"
+
 /*
  * Brings back what CRIU kept. It runs with the host's privileges and makes the namespaces of the sandbox anew. The root of
  * image and disk is built as for a start, in a user namespace with the same map of ids, and CRIU takes it from there, as it takes
@@ -32,17 +34,12 @@ struct yard {
   char images[text_limit];
 };
 
-static bool is_below(const char *path, const char *top) {
-  size_t length = strlen(top);
-  return strncmp(path, top, length) == 0 && path[length] == '/';
-}
-
 /* CRIU makes places of its own in /tmp, and these go with it; unless it is installed below. */
 static bool make_yard(const char *criu, struct yard *yard, char *reason) {
   static const char *const places[] = {"/tmp", "/mnt", "/media", "/srv"};
   yard->top = NULL;
   for (size_t index = 0; !yard->top && index < sizeof places / sizeof *places; index++)
-    if (!is_below(criu, places[index]) && access(places[index], F_OK) == 0) yard->top = places[index];
+    if (!is_at_or_below(criu, places[index]) && access(places[index], F_OK) == 0) yard->top = places[index];
   if (!yard->top) return fail(reason, "find a place for the root");
   if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
     return fail(reason, "make mounts of our own");

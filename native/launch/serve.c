@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/write.h"
+
 enum kind { from_daemon, from_kernel, from_standby, from_process, from_clock };
 
 /* New standbys wait that long: a move between cgroups stops every fork on the machine, the first ones of a sandbox too. */
@@ -42,17 +44,7 @@ static unsigned standbys_made;
 static bool send_message(const struct message *message) {
   uint32_t size = (uint32_t)message->size;
   char head[4] = {(char)size, (char)(size >> 8), (char)(size >> 16), (char)(size >> 24)};
-  const char *parts[] = {head, message->data};
-  size_t sizes[] = {sizeof head, message->size};
-  for (int part = 0; part < 2; part++) {
-    for (size_t done = 0; done < sizes[part];) {
-      ssize_t written = write(STDOUT_FILENO, parts[part] + done, sizes[part] - done);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return false;
-      done += (size_t)written;
-    }
-  }
-  return true;
+  return write_fully(STDOUT_FILENO, head, sizeof head) && write_fully(STDOUT_FILENO, message->data, message->size);
 }
 
 static void answer(const char *sequence, const struct message *body, const char *error) {

@@ -14,6 +14,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "../lib/stop.h"
+
 #define MAX_PATH 4095
 #define MAX_ENTRY_PATH 3000 /* the daemon removes layers by path, so home and entry together must fit */
 #define MAX_NAME 255
@@ -24,10 +26,6 @@
 #define WHITEOUT_PREFIX ".wh."
 #define OPAQUE_MARK ".wh..wh..opq"
 
-/* main.c. A program that stops says why on stderr; the first word is a code that the daemon knows. */
-_Noreturn void stop(const char *code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void stop_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void *must(void *memory);
 /* Attributes that mean the same wherever the layer goes. */
 bool keeps_attribute(const char *name);
 

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "layer.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "../agent/tar.h"
+#include "../lib/tar.h"
 
 enum { MAX_DEPTH = 2000 };
 
@@ -47,12 +46,7 @@ static void put_octal(char *field, size_t size, uint64_t value) {
 static bool fits_octal(uint64_t value, size_t size) { return value >> 3 * (size - 1) == 0; }
 
 static void put_header(struct tar_header *header) {
-  memcpy(header->magic, "ustar", 6);
-  memcpy(header->version, "00", 2);
-  memset(header->checksum, ' ', sizeof header->checksum);
-  unsigned sum = 0;
-  for (size_t i = 0; i < TAR_BLOCK; i++) sum += ((const uint8_t *)header)[i];
-  snprintf(header->checksum, sizeof header->checksum, "%06o", sum);
+  tar_seal(header);
   put(header, TAR_BLOCK);
 }
 
@@ -195,28 +189,6 @@ static void put_mark(const char *path) {
   struct records none = {0};
   put_entry(&none, &plain, path, '0', 0, NULL);
   free(none.text);
-}
-
-static int compare_names(const void *one, const void *other) { return strcmp(*(char *const *)one, *(char *const *)other); }
-
-static char **list_names(int directory, size_t *count) {
-  /* Opened anew, so that the stream owns its descriptor. */
-  const int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *stream = again < 0 ? NULL : fdopendir(again);
-  if (stream == NULL) stop_errno("open a directory");
-  char **names = NULL;
-  size_t room = 0;
-  struct dirent *entry;
-  *count = 0;
-  while ((errno = 0, entry = readdir(stream)) != NULL) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    if (*count == room) names = must(realloc(names, (room = room * 2 + 64) * sizeof *names));
-    names[(*count)++] = must(strdup(entry->d_name));
-  }
-  if (errno != 0) stop_errno("list a directory");
-  closedir(stream);
-  if (*count > 0) qsort(names, *count, sizeof *names, compare_names);
-  return names;
 }
 
 static void pack_directory(int directory, const char *path, int depth);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../agent/tar.h"
+#include "../lib/tar.h"
 
 enum { MAX_ATTRIBUTES = 1024 };
 
@@ -86,11 +86,7 @@ static int64_t parse_field(const char *field, size_t size) {
 }
 
 static bool has_checksum(const struct tar_header *header) {
-  int64_t sum = 0;
-  const uint8_t *bytes = (const uint8_t *)header;
-  for (size_t i = 0; i < TAR_BLOCK; i++)
-    sum += i >= offsetof(struct tar_header, checksum) && i < offsetof(struct tar_header, type) ? ' ' : bytes[i];
-  return sum == parse_field(header->checksum, sizeof header->checksum);
+  return tar_checksum(header) == parse_field(header->checksum, sizeof header->checksum);
 }
 
 static uint64_t parse_decimal(const char *text) {

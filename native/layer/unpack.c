@@ -16,6 +16,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "../lib/write.h"
+
 /* Paths of directories are remembered to the end. */
 #define MAX_REMEMBERED (256u << 20)
 
@@ -171,13 +173,7 @@ static void take_file(const struct entry *entry) {
   if (fd < 0) stop_errno("make %.1000s", entry->path);
   const uint8_t *content;
   for (size_t length; (length = next_content(&content)) > 0;)
-    while (length > 0) {
-      const ssize_t wrote = write(fd, content, length);
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) stop_errno("write %.1000s", entry->path);
-      content += wrote;
-      length -= (size_t)wrote;
-    }
+    if (!write_fully(fd, content, length)) stop_errno("write %.1000s", entry->path);
   set_owner_and_mode(fd, entry);
   const struct timespec times[2] = {entry->changed, entry->changed};
   if (futimens(fd, times) < 0) stop_errno("set the time of %.1000s", entry->path);

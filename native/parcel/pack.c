@@ -127,30 +127,6 @@ static __attribute__((noinline)) void put_target(int directory, const char *name
   put(target, (size_t)length);
 }
 
-static int compare_names(const void *one, const void *other) {
-  return strcmp(*(char *const *)one, *(char *const *)other);
-}
-
-static char **list_names(int directory, size_t *count) {
-  /* Opened anew, so that the stream owns its descriptor. */
-  int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *stream = again < 0 ? NULL : fdopendir(again);
-  if (stream == NULL) stop_errno("open a directory");
-  char **names = NULL;
-  size_t room = 0;
-  struct dirent *entry;
-  *count = 0;
-  while ((errno = 0, entry = readdir(stream)) != NULL) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    if (*count == room) names = must(realloc(names, (room = room * 2 + 64) * sizeof *names));
-    names[(*count)++] = must(strdup(entry->d_name));
-  }
-  if (errno != 0) stop_errno("list a directory");
-  closedir(stream);
-  if (*count > 0) qsort(names, *count, sizeof *names, compare_names);
-  return names;
-}
-
 static void pack_directory(struct packer *packer, int directory, int depth);
 
 static void pack_entry(struct packer *packer, int directory, const char *name, int depth) {

@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "../lib/stop.h"
+
 #define MAGIC "CPTREE1\n"
 #define MAGIC_LENGTH 8
 
@@ -57,12 +59,6 @@ enum policy {
 int parse_policy(const char *name, enum policy *policy);
 /* Attributes that mean the same wherever the tree goes. Of an overlay's own marks only what changes what one sees. */
 int keeps_attribute(enum policy policy, const char *name);
-
-/* Ends the program. The first word of the message is a code that the daemon knows. */
-_Noreturn void stop(const char *code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for an error of the kernel: the code follows from errno. */
-_Noreturn void stop_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void *must(void *memory);
 
 void pack(enum policy policy, const char *directory);
 /* Without a directory nothing is written: the stream is only looked at. */

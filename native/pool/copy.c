@@ -14,6 +14,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "../lib/descent.h"
+
 struct walk {
   struct reply *reply;
   int target_root;

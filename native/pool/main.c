@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../lib/descent.h"
+#include "../lib/write.h"
+
 /*
  * Frames, both ways: a length (u32, little endian, as all numbers here), then as many bytes. A request is an id and a row
  * of fields, each with its own length: first the operation, then its arguments. An answer is the id, a status and fields. The
@@ -55,14 +58,7 @@ static void *must(void *memory) {
 }
 
 static void write_all(const void *data, size_t length) {
-  const char *bytes = data;
-  while (length > 0) {
-    ssize_t written = write(STDOUT_FILENO, bytes, length);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) _exit(0); /* nobody reads any more */
-    bytes += written;
-    length -= (size_t)written;
-  }
+  if (!write_fully(STDOUT_FILENO, data, length)) _exit(0); /* nobody reads any more */
 }
 
 static void send_frame(uint32_t id, enum status status, const char *data, size_t length) {
@@ -316,6 +312,7 @@ static int serve(void) {
 }
 
 int main(int count, char **arguments) {
+  descent_is_cancelled = is_cancelled;
   if (count >= 2 && strcmp(arguments[1], "serve") == 0 && (count == 2 || count == 4)) {
     if (count == 4) take_lock(arguments[2], arguments[3]);
     return serve();

@@ -57,29 +57,6 @@ extern const struct operation_entry space_operations[];
 /* main.c: nobody wants the answer of this request any more; errno says so then. Asked often by whatever may take long. */
 int is_cancelled(void);
 
-/*
- * descent.c: a walk over a tree of any depth, with few descriptors and no recursion. Where it is moved meanwhile, the walk fails.
- */
-struct descent {
-  struct descent_step *steps;
-  size_t count, room;
-  size_t filled, at;
-  char entries[32768];
-};
-/* Takes the descriptor, also when it fails. */
-int descent_begin(struct descent *descent, int directory);
-/* The next name in the current directory, good until the next call; NULL at its end (errno is 0) or on error. */
-const char *descent_next(struct descent *descent);
-int descent_enter(struct descent *descent, const char *name);
-int descent_leave(struct descent *descent);
-/* The descriptor of the current directory, its name, and how far below the first one it is. */
-int descent_here(const struct descent *descent);
-const char *descent_name(const struct descent *descent);
-size_t descent_depth(const struct descent *descent);
-/* Of a name in the current directory, from the first directory on; to be freed. */
-char *descent_path(const struct descent *descent, const char *name);
-void descent_end(struct descent *descent);
-
 /* links.c: of files with several names, by inode, what was remembered of the first. */
 struct link_table {
   struct link_slot *slots;
@@ -98,7 +75,6 @@ int open_parent(struct reply *reply, const char *path, const char **name);
 int open_beneath(int root, const char *relative, int flags);
 /* Opens the directory that holds `relative` without following any link; *name is its last component. */
 int open_parent_beneath(int root, const char *relative, const char **name);
-int remove_tree_at(int directory, const char *name);
 int parse_number(const char *text, uint64_t *number);
 
 /* attributes.c: of the extended attributes that count as part of a file, 32 bytes. 1: there are some; 0: none; -1: error. */

@@ -12,6 +12,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "../lib/remove.h"
+#include "../lib/write.h"
+
 enum entry_flag { ENTRY_WHITEOUT = 1, ENTRY_OPAQUE = 2 };
 #define DIGEST_BYTES 32
 
@@ -413,18 +416,6 @@ static int exchange(struct request *request, struct reply *reply) {
   return rename_with(request, reply, RENAME_EXCHANGE, "exchange");
 }
 
-/* The whole of it, or the errno of the first write that failed. */
-static int write_file(int file, const char *bytes, size_t length) {
-  while (length > 0) {
-    ssize_t written = write(file, bytes, length);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return -1;
-    bytes += written;
-    length -= (size_t)written;
-  }
-  return 0;
-}
-
 /* PATH CONTENT: whoever reads it sees the old content or the new one. */
 static int replace_file(struct request *request, struct reply *reply) {
   static unsigned long counter;
@@ -434,7 +425,7 @@ static int replace_file(struct request *request, struct reply *reply) {
   if (parent < 0) return -1;
   snprintf(draft, sizeof draft, ".new.%d.%lu", getpid(), __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED));
   int file = openat(parent, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  int result = file < 0 ? -1 : write_file(file, request->fields[1].data, request->fields[1].length);
+  int result = file >= 0 && write_fully(file, request->fields[1].data, request->fields[1].length) ? 0 : -1;
   if (result == 0) result = renameat(parent, draft, parent, name);
   int saved = errno;
   if (file >= 0) close(file);

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../lib/write.h"
+
 #include "progress.h"
 
 bool workspace_touched;
@@ -38,11 +40,8 @@ void die(const char *code, const char *format, ...) {
   buf_text(&out, ",\"touched\":%s}}\n", workspace_touched ? "true" : "false");
   if (before_dying) before_dying();
   if (last_words) last_words((char *)out.data);
-  for (size_t at = 0; at < out.len;) {
-    const ssize_t wrote = write(1, out.data + at, out.len - at);
-    if (wrote < 0 && errno != EINTR) break;
-    if (wrote > 0) at += (size_t)wrote;
-  }
+  /* Whether or not somebody still reads it. */
+  (void)write_fully(1, out.data, out.len);
   _exit(1);
 }
 
@@ -163,16 +162,7 @@ void kill_point(const char *name) {
 }
 
 void write_all(int fd, const void *data, size_t len, const char *path) {
-  const uint8_t *bytes = data;
-  while (len) {
-    const ssize_t wrote = write(fd, bytes, len);
-    if (wrote < 0) {
-      if (errno == EINTR) continue;
-      die_errno("write", path);
-    }
-    bytes += wrote;
-    len -= (size_t)wrote;
-  }
+  if (!write_fully(fd, data, len)) die_errno("write", path);
 }
 
 int64_t now_ns(void) {

@@ -1,16 +1,20 @@
 #define _GNU_SOURCE
-#include "pool.h"
+#include "descent.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Of the directories above the current one as many stay open; others are reached again from below. */
 #define OPEN_STEPS 64
 #define MAX_STEPS (4u << 20)
+
+int (*descent_is_cancelled)(void);
 
 struct descent_step {
   int directory; /* -1: closed for now */
@@ -111,9 +115,9 @@ int descent_leave(struct descent *descent) {
 const char *descent_next(struct descent *descent) {
   struct descent_step *here = &descent->steps[descent->count - 1];
   for (;;) {
-    if (is_cancelled()) return NULL;
+    if (descent_is_cancelled && descent_is_cancelled()) return NULL;
     if (descent->at == descent->filled) {
-      ssize_t filled = getdents64(here->directory, descent->entries, sizeof descent->entries);
+      ssize_t filled = syscall(SYS_getdents64, here->directory, descent->entries, sizeof descent->entries);
       if (filled <= 0) {
         if (filled == 0) errno = 0;
         return NULL;
@@ -121,7 +125,7 @@ const char *descent_next(struct descent *descent) {
       descent->filled = (size_t)filled;
       descent->at = 0;
     }
-    struct dirent64 *entry = (struct dirent64 *)(descent->entries + descent->at);
+    const struct dirent *entry = (const struct dirent *)(descent->entries + descent->at);
     descent->at += entry->d_reclen;
     here->position = entry->d_off;
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
