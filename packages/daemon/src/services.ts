@@ -14,6 +14,8 @@ import type {
   fileDiffSchema,
   forkSandboxSchema,
   forkSnapshotSchema,
+  GitStatus,
+  gitStatusQuery,
   Image,
   Imported,
   importQuery,
@@ -22,7 +24,9 @@ import type {
   listSandboxesQuery,
   loginSchema,
   Merged,
+  MergedCommits,
   makeImageSchema,
+  mergeCommitsSchema,
   mergeSchema,
   NetworkConnection,
   networkPatchSchema,
@@ -152,6 +156,14 @@ export interface Services {
     ): Promise<z.output<typeof fileDiffSchema>>;
     merge(into: string, input: z.output<typeof mergeSchema>, options?: CallOptions): Promise<Merged>;
     lineage(): Promise<LineageNode[]>;
+  };
+  readonly git: {
+    status(ref: string, query: z.output<typeof gitStatusQuery>, options?: CallOptions): Promise<GitStatus>;
+    merge(
+      into: string,
+      input: z.output<typeof mergeCommitsSchema>,
+      options?: CallOptions,
+    ): Promise<MergedCommits>;
   };
   readonly exec: ExecService;
   readonly jobs: JobService;

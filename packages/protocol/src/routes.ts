@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import * as files from './files.ts';
+import * as git from './git.ts';
 import { refSchema } from './ids.ts';
 import * as images from './images.ts';
 import * as machine from './machine.ts';
@@ -640,6 +641,30 @@ export const routes = {
     params: sandbox,
     body: snapshots.mergeSchema,
     result: snapshots.mergedSchema,
+  }),
+  gitStatus: route({
+    method: 'GET',
+    path: '/v1/sandboxes/:sandbox/git/status',
+    tag: 'git',
+    summary: 'Branch of a repository, and what has changed in it since the last commit',
+    scope: 'sandbox',
+    answer: 'json',
+    params: sandbox,
+    query: git.gitStatusQuery,
+    result: git.gitStatusSchema,
+  }),
+  mergeCommits: route({
+    method: 'POST',
+    path: '/v1/sandboxes/:sandbox/git/merge',
+    tag: 'git',
+    summary:
+      'Bring commits of forks into the repository of this sandbox; can be repeated, in both directions',
+    scope: 'admin',
+    answer: 'json',
+    params: sandbox,
+    body: git.mergeCommitsSchema,
+    bodyBytes: documentBytes.environment,
+    result: git.mergedCommitsSchema,
   }),
   lineage: route({
     method: 'GET',

@@ -57,6 +57,8 @@ export const routeTable = {
   diff: { method: 'GET', path: '/v1/diff' },
   diffFile: { method: 'GET', path: '/v1/diff/file' },
   merge: { method: 'POST', path: '/v1/sandboxes/:sandbox/merge' },
+  gitStatus: { method: 'GET', path: '/v1/sandboxes/:sandbox/git/status' },
+  mergeCommits: { method: 'POST', path: '/v1/sandboxes/:sandbox/git/merge' },
   lineage: { method: 'GET', path: '/v1/lineage' },
   setNetwork: { method: 'PATCH', path: '/v1/sandboxes/:sandbox/network' },
   listConnections: { method: 'GET', path: '/v1/sandboxes/:sandbox/connections' },

@@ -11,6 +11,7 @@ import type {
 } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import { Files } from './files/files.ts';
+import { Git } from './git.ts';
 import { Jobs } from './jobs.ts';
 import type {
   CommandLine,
@@ -36,6 +37,7 @@ export interface Forks {
 export class Sandbox implements AsyncDisposable {
   readonly id: string;
   readonly files: Files;
+  readonly git: Git;
   readonly jobs: Jobs;
   readonly terminals: Terminals;
   readonly ports: Ports;
@@ -53,6 +55,7 @@ export class Sandbox implements AsyncDisposable {
     this.id = ref;
     this.#params = { sandbox: ref };
     this.files = new Files(caller, ref);
+    this.git = new Git(caller, ref);
     this.jobs = new Jobs(caller, ref);
     this.terminals = new Terminals(caller, ref);
     this.ports = new Ports(caller, ref);

@@ -41,6 +41,7 @@ const commandGroups = {
     fork: () => import('./fork.ts'),
     diff: () => import('./diff.ts'),
     merge: () => import('./merge.ts'),
+    git: () => import('./git.ts'),
     tree: () => import('./tree.ts'),
   },
   'Moving to another machine': {

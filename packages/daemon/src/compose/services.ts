@@ -1,3 +1,4 @@
+import { GitService } from '../git/git-service.ts';
 import { ExecService } from '../inside/exec-service.ts';
 import { FileService } from '../inside/file-service.ts';
 import { JobService } from '../inside/job-service.ts';
@@ -9,6 +10,7 @@ import type { Rooms } from './rooms.ts';
 export function servicesOf(rooms: Rooms): Services {
   const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
   const { compare, merger, lineage, images, commits } = rooms;
+  const [exec, files] = [new ExecService(guests), new FileService(guests)];
   return {
     sandboxes: {
       find: (ref) => sandboxes.find(ref),
@@ -44,10 +46,11 @@ export function servicesOf(rooms: Rooms): Services {
       merge: (into, input, call) => merger.merge(into, input, call),
       lineage: () => lineage.lineage(),
     },
-    exec: new ExecService(guests),
+    git: new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) }),
+    exec,
     jobs: new JobService(guests),
     terminals: new TerminalService(guests),
-    files: new FileService(guests),
+    files,
     network: rooms.networks,
     ports: rooms.ports,
     images: {

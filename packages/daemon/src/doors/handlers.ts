@@ -119,6 +119,8 @@ export const createHandlers = (services: Services): Handlers => ({
   diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query, signal),
   diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
+  gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),
+  mergeCommits: ({ params, body, ...call }) => services.git.merge(params.sandbox, body, optionsOf(call)),
   lineage: async () => ({ nodes: await services.compare.lineage() }),
 
   setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),

@@ -1,9 +1,8 @@
 import { isAbsolute, posix } from 'node:path';
-import { environmentSchema, guestPathSchema, refSchema } from '@coppice/protocol';
+import { environmentSchema, guestPathSchema, refSchema, workDirectory } from '@coppice/protocol';
 import { z } from 'zod';
 
-/** Where relative paths start, and where commands run that name no directory. */
-export const workDirectory = '/workspace';
+export { workDirectory };
 
 export const guestPath = (path: string): string =>
   isAbsolute(path) ? path : posix.normalize(posix.join(workDirectory, path));

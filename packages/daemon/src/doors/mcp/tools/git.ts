@@ -1,9 +1,9 @@
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, gitStatusSchema } from '@coppice/protocol';
 import { z } from 'zod';
+import { credentialHelper } from '../../../git/git-repository.ts';
 import { redact } from '../../../redaction/redact.ts';
 import { filePath, repositoryPath, timeoutSecs, workDirectory, workspaceId } from '../fields.ts';
-import { type GitStatus, parseStatus } from '../git-status.ts';
-import { credentialHelper, GuestGit } from '../guest-git.ts';
+import { GuestGit } from '../guest-git.ts';
 import { additive, defineTool, outward, readOnly, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
@@ -89,13 +89,13 @@ export const gitClone = defineTool({
     await git.run(['config', '--add', 'credential.helper', credentialHelper]);
     await giveIdentity(git);
     const head = await git.try(['rev-parse', '--verify', '--quiet', 'HEAD']);
-    const branch = await git.try(['symbolic-ref', '--short', '--quiet', 'HEAD']);
+    const branch = await branchOf(git);
     return {
       success: true as const,
       path: git.path,
       commit_sha: head.exitCode === 0 ? head.stdout.trim() : null,
       url: redact(url),
-      branch: branch.exitCode === 0 ? branch.stdout.trim() : null,
+      branch: branch ?? null,
       depth: input.depth ?? null,
     };
   },
@@ -109,31 +109,24 @@ const giveIdentity = async (git: GuestGit): Promise<void> => {
   await git.run(['config', 'user.email', 'agent@coppice.invalid']);
 };
 
-const statusSchema = z.object({
-  branch: z.string().nullable(),
-  ahead: z.number(),
-  behind: z.number(),
-  staged: z.array(z.string()),
-  modified: z.array(z.string()),
-  untracked: z.array(z.string()),
-  conflicted: z.array(z.string()),
-  dirty: z.boolean(),
-});
-
-const statusOf = async (git: GuestGit): Promise<GitStatus> =>
-  parseStatus(await git.run(['status', '--porcelain=v2', '--branch', '--untracked-files=all', '-z']));
+/** Undefined where HEAD is on no branch. */
+const branchOf = async (git: GuestGit): Promise<string | undefined> => {
+  const { exitCode, stdout } = await git.try(['symbolic-ref', '--short', '--quiet', 'HEAD']);
+  return exitCode === 0 ? stdout.trim() : undefined;
+};
 
 const status = defineTool({
   name: 'workspace_git_status',
   title: 'Status of a repository',
   description:
     'Branch, and what is staged, modified, untracked and in conflict, as lists; dirty tells whether anything is. Do not use it to see the changed lines (git_diff).',
-  actions: ['exec'],
+  actions: ['gitStatus'],
   annotations: readOnly,
   input: z.strictObject({ workspace_id: workspaceId, path: repositoryPath }),
-  output: statusSchema,
-  run: async (context, { workspace_id: ref, path }) =>
-    statusOf(new GuestGit(context, context.own(ref), path)),
+  output: gitStatusSchema,
+  next: { not_found: 'Give the directory of a repository as path, or make one with git_clone.' },
+  run: (context, { workspace_id: ref, path }) =>
+    context.call('gitStatus', { params: { sandbox: context.own(ref) }, query: { path } }),
 });
 
 const commit = defineTool({
@@ -174,7 +167,7 @@ const commit = defineTool({
     const [sha = '', short = '', summary = ''] = (await git.run(['log', '-1', '--format=%H%n%h%n%s'])).split(
       '\n',
     );
-    const { branch } = await statusOf(git);
+    const branch = (await branchOf(git)) ?? null;
     return { status: 'committed' as const, commit_sha: sha, short_sha: short, branch, summary };
   },
 });
@@ -203,8 +196,8 @@ const push = defineTool({
   output: z.object({ remote: z.string(), branch: z.string(), success: z.literal(true), output: z.string() }),
   run: async (context, input) => {
     const git = new GuestGit(context, context.own(input.workspace_id), input.path);
-    const branch = input.branch ?? (await statusOf(git)).branch;
-    if (branch === null)
+    const branch = input.branch ?? (await branchOf(git));
+    if (branch === undefined)
       throw new CoppiceError('wrong_state', `${git.path} is on no branch`, {
         hint: 'Give branch, or make one with exec: git switch -c NAME.',
       });

@@ -1,12 +1,7 @@
+import { mergeStrategies } from '@coppice/protocol';
 import { z } from 'zod';
+import type { CallInput } from '../../calls.ts';
 import { repositoryPath, workspaceId } from '../fields.ts';
-import {
-  GitMerge,
-  type MergeConflict,
-  type MergedSource,
-  type MergeStrategy,
-  mergeStrategies,
-} from '../git-merge.ts';
 import { defineTool, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
@@ -31,34 +26,31 @@ export const mergeOutput = z.object({
   conflicts: z.array(z.object({ source_id: z.string(), error: z.string(), files: z.array(z.string()) })),
 });
 
+/** Brings commits of workspaces into another; the caller made sure that all of them are this session's own. */
 export const mergeWorkspaces = async (
   context: ToolContext,
-  request: {
-    readonly sources: readonly { id: string; name: string }[];
-    readonly target: { id: string; name: string };
-    readonly strategy: MergeStrategy;
-    readonly path: string;
-    readonly message?: string | undefined;
-  },
+  target: string,
+  body: CallInput<'mergeCommits'>['body'],
 ): Promise<z.infer<typeof mergeOutput>> => {
-  const { path, strategy, message } = request;
-  const merge = new GitMerge(context, { ...request.target, path });
-  await merge.assertReady();
-  const merged: MergedSource[] = [];
-  const conflicts: MergeConflict[] = [];
-  for (const [index, source] of request.sources.entries()) {
-    context.signal.throwIfAborted();
-    context.report(`merging ${source.name}`, index / request.sources.length);
-    const outcome = await merge.bringIn({ ...source, path }, strategy, message);
-    if (outcome.merged !== undefined) merged.push(outcome.merged);
-    conflicts.push(...outcome.conflicts);
-  }
+  if (body.from.length === 0)
+    return {
+      success: true,
+      strategy: body.strategy ?? 'sequential',
+      total_commits_applied: 0,
+      merged_sources: [],
+      conflicts: [],
+    };
+  const { success, strategy, commits, sources, conflicts } = await context.call(
+    'mergeCommits',
+    { params: { sandbox: target }, body },
+    { progress: ({ message, fraction }) => context.report(message, fraction) },
+  );
   return {
-    success: conflicts.length === 0,
+    success,
     strategy,
-    total_commits_applied: merged.reduce((sum, source) => sum + source.commits, 0),
-    merged_sources: merged,
-    conflicts,
+    total_commits_applied: commits,
+    merged_sources: sources.map(({ sandbox_id: source_id, ...source }) => ({ source_id, ...source })),
+    conflicts: conflicts.map(({ sandbox_id: source_id, ...conflict }) => ({ source_id, ...conflict })),
   };
 };
 
@@ -66,8 +58,8 @@ const merge = defineTool({
   name: 'workspace_merge',
   title: 'Merge the commits of workspaces',
   description:
-    'Brings what was committed in forks, from where they left the target’s history on, into the target’s repository. Conflicts are listed and leave the target as it was. Do not use it for changes that are not committed (git_commit first), nor for files outside a git repository.',
-  actions: ['merge', 'exec', 'readFile', 'writeFile', 'removeFile'],
+    'Brings what was committed in forks, from where they left the target’s history on, into the target’s repository. Conflicts are listed and leave the target as it was. It can be repeated, and go the other way. Do not use it for changes that are not committed (git_commit first), nor for files outside a git repository.',
+  actions: ['mergeCommits'],
   annotations: unbounded,
   input: z.strictObject({
     source_workspaces: z.array(workspaceId).min(1).max(20),
@@ -83,6 +75,7 @@ const merge = defineTool({
   }),
   output: mergeOutput,
   next: {
+    wrong_state: 'Commit what has changed in the target with git_commit, then merge again.',
     conflict:
       'Look at both sides with git_diff and workspace_git_status, settle them with file_edit and git_commit, then merge again.',
   },
@@ -90,12 +83,11 @@ const merge = defineTool({
     const target = context.ownSandbox(input.target_workspace);
     const sources = input.source_workspaces.map((ref) => context.ownSandbox(ref));
     return context.during('merging', () =>
-      mergeWorkspaces(context, {
-        sources: sources.map(({ id, name }) => ({ id, name })),
-        target: { id: target.id, name: target.name },
+      mergeWorkspaces(context, target.id, {
+        from: sources.map(({ id }) => id),
         strategy: input.strategy,
         path: input.path,
-        message: input.commit_message,
+        ...(input.commit_message === undefined ? {} : { message: input.commit_message }),
       }),
     );
   },

@@ -214,7 +214,7 @@ export const swarmRun = defineTool({
     'writeFile',
     'readFile',
     'removeFile',
-    'merge',
+    'mergeCommits',
     'destroySandbox',
     'shareNotes',
   ],
@@ -260,9 +260,8 @@ export const swarmRun = defineTool({
       const merge =
         target === undefined
           ? undefined
-          : await mergeWorkspaces(context, {
-              sources: succeeded.map((task) => swarm.workers.get(task.name)!),
-              target: { id: target.id, name: target.name },
+          : await mergeWorkspaces(context, target.id, {
+              from: succeeded.map((task) => swarm.workers.get(task.name)!.id),
               strategy: given.merge_strategy!,
               path: given.merge_path,
             });

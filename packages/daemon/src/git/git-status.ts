@@ -1,13 +1,6 @@
-export interface GitStatus {
-  branch: string | null;
-  ahead: number;
-  behind: number;
-  staged: string[];
-  modified: string[];
-  untracked: string[];
-  conflicted: string[];
-  dirty: boolean;
-}
+import type { GitStatus } from '@coppice/protocol';
+
+export const statusArguments = ['status', '--porcelain=v2', '--branch', '--untracked-files=all', '-z'];
 
 /** Fields in front of the path, by kind of record: `1` changed, `2` renamed, `u` in conflict. */
 const fieldsBefore: Readonly<Record<string, number>> = { '1': 8, '2': 9, u: 10 };
@@ -18,7 +11,7 @@ const pathOf = (record: string): string => {
   return rest;
 };
 
-/** Reads `git status --porcelain=v2 --branch -z`. */
+/** Reads what git says with those arguments. */
 export const parseStatus = (text: string): GitStatus => {
   const status: GitStatus = {
     branch: null,

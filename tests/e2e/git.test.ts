@@ -1,0 +1,131 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { errorKinds } from '@coppice/protocol';
+import type { Sandbox } from '@coppice/sdk';
+import type { RunningDaemon } from '@coppice/testkit';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { daemonWithGit } from '../mcp/git-image.ts';
+
+const run = promisify(execFile);
+const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
+
+const repository = [
+  'mkdir -p /workspace && cd /workspace && git init -q -b main && git config user.email a@b.c && git config user.name a',
+  'seq 20 > base && git add . && git commit -qm base',
+].join(' && ');
+
+describe('repositories of a sandbox and its fork', () => {
+  let daemon: RunningDaemon;
+  beforeAll(async () => {
+    daemon = await daemonWithGit();
+  });
+  afterAll(() => daemon?.[Symbol.asyncDispose]());
+
+  const sh = async (sandbox: Sandbox, command: string): Promise<string> => {
+    const { exit_code, stdout, stderr } = await sandbox.exec(`cd /workspace && ${command}`);
+    expect({ exit_code, stderr }, command).toMatchObject({ exit_code: 0 });
+    return stdout.trim();
+  };
+  const commit = (sandbox: Sandbox, command: string, subject: string): Promise<string> =>
+    sh(sandbox, `${command} && git add --all && git commit -qm "${subject}"`);
+  const subjects = async (sandbox: Sandbox): Promise<string[]> =>
+    (await sh(sandbox, 'git log --reverse --format=%s')).split('\n');
+  const pair = async (name: string): Promise<[Sandbox, Sandbox]> => {
+    const trunk = await daemon.client.sandboxes.create({ name });
+    await trunk.exec(repository);
+    const [fork] = (await trunk.fork({ name: `${name}-fork` })).sandboxes;
+    return [trunk, fork!];
+  };
+  const cli = async (...argv: string[]) => {
+    const env = { ...process.env, COPPICE_HOME: daemon.home };
+    const ended = run(process.execPath, [program, ...argv], { env });
+    return ended.then(
+      ({ stdout }) => ({ code: 0, stdout, stderr: '' }),
+      ({ code, stdout, stderr }) =>
+        ({ code, stdout, stderr }) as { code: number; stdout: string; stderr: string },
+    );
+  };
+
+  test.each(['sequential', 'cherry-pick', 'branch-per-source'] as const)(
+    'a merge (%s) can be repeated: what came before is left out, what is new comes',
+    async (strategy) => {
+      const [trunk, fork] = await pair(`again-${strategy}`);
+      await commit(fork, 'sed -i s/^5$/five/ base', 'five');
+      await commit(trunk, 'sed -i s/^9$/nine/ base', 'nine');
+      expect(await trunk.git.merge([fork.id], { strategy })).toMatchObject({ success: true, commits: 1 });
+      const once = await subjects(trunk);
+      expect(await trunk.git.merge([fork.id], { strategy })).toMatchObject({ success: true, commits: 0 });
+      expect(await subjects(trunk)).toEqual(once);
+
+      // The target goes on from what it got, so that the same commit would no longer fit.
+      await commit(trunk, 'sed -i s/five/fifth/ base', 'fifth');
+      await commit(fork, 'sed -i s/^15$/fifteen/ base', 'fifteen');
+      expect(await trunk.git.merge([fork.id], { strategy })).toMatchObject({
+        success: true,
+        conflicts: [],
+        commits: 1,
+      });
+      expect(await sh(trunk, 'sed -n "5p;9p;15p" base')).toBe('fifth\nnine\nfifteen');
+      expect((await subjects(trunk)).filter((subject) => subject === 'five')).toHaveLength(1);
+      for (const sandbox of [trunk, fork]) await sandbox.destroy();
+    },
+  );
+
+  test.each(['sequential', 'cherry-pick'] as const)(
+    'a merge (%s) can go the other way: commits that came from there are left out',
+    async (strategy) => {
+      const [trunk, fork] = await pair(`back-${strategy}`);
+      await commit(fork, 'sed -i s/^5$/five/ base', 'five');
+      await commit(trunk, 'sed -i s/^9$/nine/ base', 'nine');
+      await trunk.git.merge([fork.id], { strategy });
+      await commit(fork, 'sed -i s/five/fifth/ base', 'fifth');
+      expect(await fork.git.merge([trunk.id], { strategy })).toMatchObject({ success: true, commits: 1 });
+      expect(await subjects(fork)).toEqual(['base', 'five', 'fifth', 'nine']);
+      expect(await trunk.git.merge([fork.id], { strategy })).toMatchObject({ success: true, commits: 1 });
+      expect(await subjects(trunk)).toEqual(['base', 'nine', 'five', 'fifth']);
+      expect(await sh(trunk, 'git hash-object base')).toBe(await sh(fork, 'git hash-object base'));
+      for (const sandbox of [trunk, fork]) await sandbox.destroy();
+    },
+  );
+
+  test('a commit that somebody brought over by hand is no conflict and no duplicate', async () => {
+    const [trunk, fork] = await pair('by-hand');
+    await commit(fork, 'sed -i s/^5$/five/ base', 'five');
+    await commit(fork, 'sed -i s/^7$/seven/ base', 'seven');
+    await commit(trunk, 'sed -i s/^5$/five/ base', 'five, by hand');
+    expect(await trunk.git.merge([fork.id])).toMatchObject({ success: true, commits: 1 });
+    expect(await subjects(trunk)).toEqual(['base', 'five, by hand', 'seven']);
+    for (const sandbox of [trunk, fork]) await sandbox.destroy();
+  });
+
+  test('`coppice git` shows the status and merges; a conflict is its exit code and leaves the target as it was', async () => {
+    const [trunk, fork] = await pair('lines');
+    await commit(fork, 'sed -i s/^5$/five/ base', 'five');
+    await sh(fork, 'echo x > new');
+    expect(await cli('git', 'status', fork.name)).toEqual({
+      code: 0,
+      stdout: 'on main\nuntracked  new\n',
+      stderr: '',
+    });
+    expect((await cli('git', 'merge', fork.name, trunk.name)).stdout).toBe(
+      `${fork.name}: 1 commit (it has changes that are not committed; they stay there)\n1 commit went into ${trunk.name}\n`,
+    );
+    await commit(trunk, 'sed -i s/^9$/nine/ base', 'nine');
+    await commit(fork, 'sed -i s/^9$/neun/ base', 'neun');
+    const before = await sh(trunk, 'git rev-parse HEAD');
+    const clash = await cli('git', 'merge', fork.name, trunk.name);
+    expect(clash).toMatchObject({
+      code: errorKinds.conflict.exitCode,
+      stdout: expect.stringContaining('left out, conflicts in base'),
+    });
+    expect(await sh(trunk, 'git status --porcelain && git rev-parse HEAD')).toBe(before);
+    expect(await cli('git', 'status', trunk.name, '--path', '/tmp')).toMatchObject({
+      stderr: expect.stringMatching(/\/tmp is not a git repository\nhint: Give the directory/),
+    });
+    expect(await cli('git', 'merge', trunk.name)).toMatchObject({
+      code: errorKinds.invalid_argument.exitCode,
+    });
+    for (const sandbox of [trunk, fork]) await sandbox.destroy();
+  });
+});
