@@ -32,5 +32,6 @@ export type { Usage } from './models/usage.ts';
 // Prices
 export { type PriceFile, Prices, priceFileSchema } from './prices/prices.ts';
 // Recordings
+export { type RecordingOptions, Recordings } from './recordings/recordings.ts';
 export { type Script, scriptSchema } from './recordings/scripted/script.ts';
 export { type Heard, ScriptedUpstream } from './recordings/scripted/scripted-upstream.ts';

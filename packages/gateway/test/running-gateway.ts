@@ -15,6 +15,7 @@ import {
   type ModelsConfig,
   openLedgerFile,
   Prices,
+  type Recordings,
   Upstreams,
 } from '../src/index.ts';
 
@@ -35,6 +36,7 @@ interface Options {
   readonly priceFile?: unknown;
   readonly limits?: Partial<GatewayLimits>;
   readonly now?: () => number;
+  readonly recordings?: Recordings;
 }
 
 /** The key that upstreams of tests want; no client of a test ever has it. */
@@ -56,6 +58,7 @@ export async function startGateway(options: Options): Promise<RunningGateway> {
     now,
     keyOf: async () => realKey,
     emit: (event) => events.push(event),
+    ...(options.recordings === undefined ? {} : { recordings: options.recordings }),
     ...(options.limits === undefined ? {} : { limits: options.limits }),
   });
   const server = await listen((request, response) => {

@@ -22,6 +22,12 @@ export type ModelEvent =
       readonly estimated: boolean;
     } & OfCall)
   | {
+      readonly type: 'recording.failed';
+      readonly call: string;
+      readonly caller: Caller;
+      readonly message: string;
+    }
+  | {
       readonly type: 'model.refused';
       readonly caller: Caller;
       readonly reason: string;

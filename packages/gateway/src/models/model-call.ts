@@ -5,6 +5,7 @@ import { CoppiceError } from '@coppice/protocol';
 import type { Budgets } from '../budgets/budgets.ts';
 import type { Ledger, Outcome } from '../ledger/ledger.ts';
 import type { Price, Prices } from '../prices/prices.ts';
+import type { Recordings } from '../recordings/recordings.ts';
 import { AnswerReader } from './answer-reader.ts';
 import type { Caller } from './caller.ts';
 import type { Asked, Changes, Dialect, ModelRequest, RequestFields } from './dialect.ts';
@@ -13,7 +14,7 @@ import { EventFilter } from './event-filter.ts';
 import type { ModelEvent } from './events.ts';
 import type { RunHabits } from './habits.ts';
 import { toClient, toUpstream } from './headers.ts';
-import { type RelayEnd, relay } from './relay.ts';
+import { type Answer, type RelayEnd, relay } from './relay.ts';
 import type { RequestBody } from './request-body.ts';
 import { sendError } from './send-error.ts';
 import { NoAnswer, type UpstreamConnections } from './upstream-request.ts';
@@ -26,6 +27,7 @@ export interface CallParts {
   readonly prices: Prices;
   readonly upstreams: Upstreams;
   readonly connections: UpstreamConnections;
+  readonly recordings?: Recordings;
   readonly habits: RunHabits;
   keyOf(secretName: string): Promise<string>;
   emit(event: ModelEvent): void;
@@ -53,7 +55,20 @@ interface Where {
   readonly upstream: Upstream;
   readonly isLastTry: boolean;
   readonly isLastUpstream: boolean;
+  readonly replay?: Answer;
 }
+
+/** Stands in the ledger where a recording answered. */
+const replayUpstream: Upstream = {
+  name: 'replay',
+  kind: 'openai-compatible',
+  models: ['*'],
+  retries: 0,
+  max_retry_wait_s: 0,
+  first_byte_timeout_s: 3_600,
+  stall_timeout_s: 3_600,
+};
+const replayPrice: Price = { micros: 0, version: 'replay' };
 
 /** What an answer can have where the request does not say: the longest that a vendor gives. */
 const longestAnswer = 128_000;
@@ -82,16 +97,43 @@ export class ModelCall {
   }
 
   async run(): Promise<void> {
-    const { dialect, request, caller } = this.#question;
-    const choice = this.#parts.upstreams.choose(dialect.name, request.model, caller);
+    const { dialect, request, caller, asked } = this.#question;
     const leave = (): void => this.#gone.abort();
     this.#response.once('close', leave);
     if (this.#response.destroyed) leave();
     try {
-      await this.#tryAll(choice);
+      if (this.#parts.recordings?.isReplay === true && asked.purpose === 'generate') await this.#replay();
+      else await this.#tryAll(this.#parts.upstreams.choose(dialect.name, request.model, caller));
     } finally {
       this.#response.off('close', leave);
     }
+  }
+
+  /** Answers from a recording. No upstream is asked, so it costs nothing; its tokens count all the same. */
+  async #replay(): Promise<void> {
+    const { dialect, path, body, request } = this.#question;
+    const played = this.#parts.recordings!.play(dialect.name, path, body.bytes);
+    if (played === undefined)
+      throw new CoppiceError('not_found', 'no recording fits this request', {
+        hint: 'Record it first, or play recordings back by their order.',
+      });
+    const replay: Answer = {
+      status: played.status,
+      headers: {
+        'content-type': played.contentType,
+        'x-coppice-call': this.#id,
+        'x-coppice-replay': played.name,
+      },
+      contentType: played.contentType,
+      retryAfterMs: 0,
+      body: played.body,
+    };
+    await this.#try(request.model, {
+      upstream: replayUpstream,
+      isLastTry: true,
+      isLastUpstream: true,
+      replay,
+    });
   }
 
   async #tryAll(choice: Choice): Promise<void> {
@@ -117,60 +159,85 @@ export class ModelCall {
     const { request } = this.#question;
     const key = await this.#key(upstream);
     const { attempt, maxOutput } = await this.#begin(model, upstream);
+    let isSent = false;
     try {
       const changes: Changes = {
         ...(model === request.model ? {} : { model }),
         ...(maxOutput === undefined ? {} : { maxOutput }),
         maxOutputField: upstream.kind === 'openai' ? 'max_completion_tokens' : 'max_tokens',
       };
-      const answer = await this.#send(upstream, key, changes);
+      const answer = where.replay ?? (await this.#send(upstream, key, changes));
+      isSent = true;
       if (attempt.id !== undefined)
         this.#parts.emit({ type: 'model.first_byte', ...attempt.about, afterMs: attempt.elapsedMs() });
-      const status = answer.statusCode ?? 502;
-      if (status < 200 || status > 299) return await this.#failed(attempt, where, answer);
-      await this.#passOn(attempt, upstream, answer);
+      if (answer.status < 200 || answer.status > 299) return await this.#failed(attempt, where, answer);
+      await this.#passOn(attempt, upstream, answer, Object.values(key));
       return { done: true };
     } catch (error) {
-      const known =
-        error instanceof NoAnswer ? error : new NoAnswer('the request cannot be sent', true, error);
+      const known = error instanceof NoAnswer ? error : new NoAnswer('the gateway failed', !isSent, error);
       return this.#noAnswer(attempt, upstream, known);
     }
   }
 
-  #send(
-    upstream: Upstream,
-    key: Readonly<Record<string, string>>,
-    changes: Changes,
-  ): Promise<IncomingMessage> {
+  async #send(upstream: Upstream, key: Readonly<Record<string, string>>, changes: Changes): Promise<Answer> {
     const { dialect, request, fields, body, path } = this.#question;
     const bytes = applyEdits(body.bytes, dialect.edits(fields, request, changes));
-    return this.#parts.connections.send({
+    const answer = await this.#parts.connections.send({
       url: this.#parts.upstreams.baseUrl(upstream) + dialect.path(path, changes),
       headers: toUpstream(this.#incoming, key, bytes.length),
       body: bytes,
       firstByteTimeoutMs: upstream.first_byte_timeout_s * 1_000,
       signal: this.#gone.signal,
     });
+    return {
+      status: answer.statusCode ?? 502,
+      headers: toClient(answer, this.#id),
+      contentType: String(answer.headers['content-type'] ?? ''),
+      retryAfterMs: retryAfterMs(answer, this.#parts.now()),
+      body: answer,
+    };
   }
 
   /** Passes a good answer on, and writes down what it took before it ends. */
-  async #passOn(attempt: Attempt, upstream: Upstream, answer: IncomingMessage): Promise<void> {
-    const { dialect, request, fields, body } = this.#question;
+  async #passOn(
+    attempt: Attempt,
+    upstream: Upstream,
+    answer: Answer,
+    secrets: readonly string[],
+  ): Promise<void> {
+    const { dialect, request, fields, body, path, asked } = this.#question;
     const firstByteMs = attempt.elapsedMs();
-    const status = answer.statusCode ?? 200;
+    const { status, contentType } = answer;
+    const recorder =
+      asked.purpose === 'count'
+        ? undefined
+        : this.#parts.recordings?.record(dialect.name, request.model, path, body.bytes);
     body.letGo();
-    const reader = new AnswerReader(dialect, String(answer.headers['content-type'] ?? ''));
+    const reader = new AnswerReader(dialect, contentType);
     const isAdded = dialect.isAddedEvent?.(request, fields);
-    this.#response.writeHead(status, toClient(answer, this.#id));
+    this.#response.writeHead(status, answer.headers);
     this.#response.flushHeaders();
-    const end = await relay(answer, this.#response, {
+    const end = await relay(answer.body, this.#response, {
       reader,
+      ...(recorder === undefined ? {} : { onChunk: recorder.chunk }),
       filter: isAdded === undefined ? undefined : new EventFilter(isAdded),
       stallTimeoutMs: upstream.stall_timeout_s * 1_000,
     });
     this.#settleAnswer(attempt, reader, end, { status, firstByteMs });
+    if (end === 'whole' && recorder !== undefined)
+      this.#save(() => recorder.save({ status, contentType, secrets: secrets.map(withoutBearer) }));
     if (end === 'whole') this.#response.end();
     else this.#response.destroy();
+  }
+
+  /** A recording that cannot be written takes no answer from anybody. */
+  #save(save: () => void): void {
+    try {
+      save();
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      this.#parts.emit({ type: 'recording.failed', call: this.#id, caller: this.#question.caller, message });
+    }
   }
 
   async #key(upstream: Upstream): Promise<Readonly<Record<string, string>>> {
@@ -204,7 +271,9 @@ export class ModelCall {
     const usualOutput = habits.usualOutput(caller) * answers;
     const asks = (request.maxOutput ?? longestAnswer) * answers;
     const priceOf = (output: number): Price | undefined =>
-      this.#price(model, vendor, { ...noUsage, input: inputEstimate, output });
+      upstream === replayUpstream
+        ? replayPrice
+        : this.#price(model, vendor, { ...noUsage, input: inputEstimate, output });
     const inputPrice = priceOf(0);
     const millionOutputs = priceOf(1_000_000);
     const outputEstimate = Math.min(usualOutput, asks);
@@ -276,9 +345,9 @@ export class ModelCall {
   }
 
   /** An error of the upstream: tried again, tried elsewhere, or passed on as it is. */
-  async #failed(attempt: Attempt, where: Where, answer: IncomingMessage): Promise<Try> {
+  async #failed(attempt: Attempt, where: Where, answer: Answer): Promise<Try> {
     const { upstream, isLastTry, isLastUpstream } = where;
-    const status = answer.statusCode ?? 502;
+    const { status, retryAfterMs: waitMs } = answer;
     this.#settle(attempt, {
       usage: noUsage,
       estimated: false,
@@ -287,16 +356,15 @@ export class ModelCall {
       firstByteMs: attempt.elapsedMs(),
       status,
     });
-    const waitMs = retryAfterMs(answer, this.#parts.now());
     const mayWait = again.has(status) && !isLastTry && waitMs <= upstream.max_retry_wait_s * 1_000;
     if (mayWait || (!isLastUpstream && (again.has(status) || elsewhere.has(status)))) {
-      answer.resume();
+      answer.body.resume();
       const why = `the upstream ${upstream.name} answers with status ${status}`;
       return { done: false, waitMs: mayWait ? waitMs : undefined, why };
     }
     // What an upstream says about the key is not for the sandbox, which has none.
     if (status === 401 || status === 403 || status < 400) {
-      answer.destroy();
+      answer.body.destroy();
       const why =
         status < 400
           ? `the upstream ${upstream.name} answers with status ${status}`
@@ -304,8 +372,8 @@ export class ModelCall {
       sendError(this.#question.dialect, this.#response, status < 400 ? 'upstream' : 'forbidden', why);
       return { done: true };
     }
-    this.#response.writeHead(status, toClient(answer, this.#id));
-    const end = await relay(answer, this.#response, {
+    this.#response.writeHead(status, answer.headers);
+    const end = await relay(answer.body, this.#response, {
       reader: new AnswerReader(this.#question.dialect, ''),
       filter: undefined,
       stallTimeoutMs: upstream.stall_timeout_s * 1_000,
@@ -361,8 +429,10 @@ export class ModelCall {
     const question = { vendor: attempt.vendor, usage: what.usage, atMs: this.#parts.now() };
     // The name that the upstream answers with may be one that nobody knows; then the one asked for counts.
     const price =
-      prices.price({ ...question, model: what.modelServed }) ??
-      prices.price({ ...question, model: attempt.about.model });
+      attempt.about.upstream === replayUpstream.name
+        ? replayPrice
+        : (prices.price({ ...question, model: what.modelServed }) ??
+          prices.price({ ...question, model: attempt.about.model }));
     const costMicros = price?.micros ?? null;
     ledger.settle(attempt.id, {
       ...what,
@@ -400,6 +470,8 @@ interface Attempt {
   isSettled: boolean;
   elapsedMs(): number;
 }
+
+const withoutBearer = (value: string): string => value.replace(/^Bearer /, '');
 
 /** How long an upstream asks to wait: seconds or a date, or milliseconds as some vendors say it. */
 const retryAfterMs = (answer: IncomingMessage, nowMs: number): number => {

@@ -3,6 +3,7 @@ import { CoppiceError, type ErrorCode, errorKinds as errorTable } from '@coppice
 import type { Budgets } from '../budgets/budgets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Prices } from '../prices/prices.ts';
+import type { Recordings } from '../recordings/recordings.ts';
 import type { Caller } from './caller.ts';
 import type { Asked, Dialect, ErrorKind } from './dialect.ts';
 import { anthropic } from './dialects/anthropic.ts';
@@ -23,6 +24,8 @@ export interface GatewayParts {
   readonly budgets: Budgets;
   readonly prices: Prices;
   readonly upstreams: Upstreams;
+  /** Keeps answers, or gives them instead of upstreams. */
+  readonly recordings?: Recordings;
   /** The key of an upstream, by the name of its secret. */
   keyOf(secretName: string): Promise<string>;
   emit(event: ModelEvent): void;

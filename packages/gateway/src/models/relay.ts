@@ -1,4 +1,5 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
 import type { AnswerReader } from './answer-reader.ts';
 import type { EventFilter } from './event-filter.ts';
 
@@ -11,6 +12,17 @@ export interface RelayOptions {
   readonly onChunk?: (chunk: Buffer) => void;
 }
 
+/** The head of an answer, and its body as it comes. */
+export interface Answer {
+  readonly status: number;
+  /** As the client gets them. */
+  readonly headers: Record<string, string | string[]>;
+  readonly contentType: string;
+  readonly retryAfterMs: number;
+  /** `complete` is false where it ended before all that was announced had come. */
+  readonly body: Readable & { readonly complete?: boolean };
+}
+
 export type RelayEnd = 'whole' | 'cancelled' | 'cut';
 
 /**
@@ -18,7 +30,7 @@ export type RelayEnd = 'whole' | 'cancelled' | 'cut';
  * is left at once. The answer is not ended here: the caller writes down what it cost first.
  */
 export function relay(
-  upstream: IncomingMessage,
+  upstream: Answer['body'],
   client: ServerResponse,
   options: RelayOptions,
 ): Promise<RelayEnd> {
@@ -51,7 +63,7 @@ export function relay(
     });
     upstream.once('end', () => {
       if (options.filter !== undefined) write(options.filter.end());
-      finish(upstream.complete ? 'whole' : 'cut');
+      finish(upstream.complete === false ? 'cut' : 'whole');
     });
     upstream.once('error', () => finish('cut'));
     upstream.once('close', () => finish('cut'));
