@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "owner.h"
@@ -161,9 +162,13 @@ static void do_snapshot(const struct request *request, const char *worktree) {
   take(&(struct take_request){.worktree = worktree, .note = request->word, .tags = request->tags, .tag_count = request->tag_count}, &taken);
   const char *no_colour = getenv("NO_COLOR");
   const bool colour = isatty(1) && !(no_colour && *no_colour);
-  taken.at[10] = ' ';
+  struct tm day;
+  const time_t at = taken.at_s;
+  char when[32];
+  localtime_r(&at, &day);
+  strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &day);
   struct buf out = {0};
-  buf_text(&out, colour ? "\033[33m%.8s\033[0m %.19s  " : "%.8s %.19s  ", taken.id, taken.at);
+  buf_text(&out, colour ? "\033[33m%.8s\033[0m %s  " : "%.8s %s  ", taken.id, when);
   if (*request->word) buf_text(&out, " %s", request->word);
   for (size_t i = 0; i < request->tag_count; i++) buf_text(&out, " [%s]", request->tags[i]);
   buf_text(&out, "\n  %" PRIu64 " files, ", taken.files);

@@ -36,8 +36,8 @@ static bool clone_whole(const struct snapshot *base, const char *payload, const 
   return true;
 }
 
-/* File by file. Answers the hash of what is there then. */
-static void fill(const struct snapshot *base, const char *payload, const char *index, char hash[65]) {
+/* File by file. Answers the hash of what is there then. `index` is where its index goes; NULL: it needs none. */
+static void fill(const struct snapshot *base, const char *payload, const char *index, const struct selection *only, char hash[65]) {
   char operation[ID_LEN + 1], storage[16], root[ROOT_TEXT];
   const uint64_t pack = new_pack();
   log_new_id(&session.log, operation);
@@ -52,6 +52,7 @@ static void fill(const struct snapshot *base, const char *payload, const char *i
                                     .kept = path_of("%s/kept/%s", session.control, operation),
                                     .tree = strcmp(storage, "tree") == 0 ? path_of("%s/trees/%s", session.control, base->id) : NULL,
                                     .from_nothing = true};
+  if (only) options.selection = *only;
   root_parse(root, &options.to);
   const struct scan_options again = {.new_index_path = new_index, .basis = base->id};
   struct store store;
@@ -65,7 +66,10 @@ static void fill(const struct snapshot *base, const char *payload, const char *i
   free(found.nested);
   if (restored.owners_refused)
     notice("the owners of %" PRIu64 " entries could not be restored: that takes root", restored.owners_refused);
-  if (rename(new_index, index) != 0) die_errno("replace", index);
+  if (restored.attributes_refused)
+    notice("%" PRIu64 " extended attributes could not be restored on this filesystem or by this user", restored.attributes_refused);
+  if (!index) unlink(new_index);
+  else if (rename(new_index, index) != 0) die_errno("replace", index);
   remove_tree(staging);
   unlink(pack_path);
   hash_text(&found.root, hash);
@@ -106,7 +110,7 @@ void fork_worktree(const char *name, const char *base, unsigned mode) {
   if (from && clone_whole(from, payload, index)) json_field_string(from->record, "payload_root_hash", hash, sizeof hash);
   else {
     make_payload(payload, mode);
-    if (from) fill(from, payload, index, hash);
+    if (from) fill(from, payload, index, NULL, hash);
   }
   kill_point("fork-filled");
   buf_text(&data, "{\"name\":\"%s\",\"base\":", name);
@@ -116,4 +120,15 @@ void fork_worktree(const char *name, const char *base, unsigned mode) {
   free(data.data);
   kill_point("fork-committed");
   clear_intent();
+}
+
+void export_snapshot(const char *id, const char *directory, unsigned mode, const struct selection *only) {
+  const struct snapshot *from = log_find(&session.log, id);
+  char hash[65];
+  if (!from) die("not_found", "there is no snapshot %s", id);
+  /* An empty one may be there; what was put into it goes when this fails. */
+  if (rmdir(directory) != 0 && errno != ENOENT) die_errno("replace", directory);
+  make_directory(making(path_of("%s", directory)), mode, false);
+  fill(from, directory, NULL, only, hash);
+  nothing_made();
 }

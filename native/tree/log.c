@@ -120,6 +120,10 @@ static bool add_restore(struct log *log, struct json data) {
   struct json name;
   if (!json_field(data, "worktree", &name) || !is_string(name)) return false;
   struct worktree *worktree = worktree_called(log, name);
+  if (worktree) {
+    strcpy(worktree->before, worktree->head);
+    strcpy(worktree->before_hash, worktree->saved_hash);
+  }
   return !worktree || (json_field_string(data, "snapshot_id", worktree->head, sizeof worktree->head) &&
                        json_field_string(data, "root_hash", worktree->saved_hash, sizeof worktree->saved_hash));
 }
@@ -178,6 +182,19 @@ static bool add_pin(struct log *log, struct json data) {
   return true;
 }
 
+/* Which tags a snapshot has from now on. */
+static bool set_tags(struct log *log, struct json data) {
+  char id[ID_LEN + 1];
+  struct json tags;
+  if (!json_field_string(data, "snapshot_id", id, sizeof id) || !json_field(data, "tags", &tags) || !is_strings(tags)) return false;
+  for (size_t i = log->snapshot_count; i-- > 0;) {
+    if (strcmp(log->snapshots[i].id, id) != 0) continue;
+    log->snapshots[i].tags = tags;
+    break;
+  }
+  return true;
+}
+
 /* All that a collection took, in one pass over what there is: it may be as much. */
 static bool begin_collection(struct log *log, struct json data) {
   struct json gone, id, pid, plan;
@@ -227,6 +244,7 @@ static bool add_line(struct log *log, struct json line) {
     unpin(log, id);
     return true;
   }
+  if (strcmp(type, "tags") == 0) return set_tags(log, data);
   if (strcmp(type, "gc_mark") == 0) return begin_collection(log, data);
   if (strcmp(type, "gc_done") == 0) {
     log->collection.at = NULL;
@@ -362,13 +380,14 @@ void log_new_id(const struct log *log, char out[ID_LEN + 1]) {
   }
 }
 
-void now_text(char out[32]) {
+int64_t now_text(char out[32]) {
   struct timespec now;
   struct tm day;
   clock_gettime(CLOCK_REALTIME, &now);
   gmtime_r(&now.tv_sec, &day);
   const size_t len = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &day);
   snprintf(out + len, 32 - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
+  return now.tv_sec;
 }
 
 /* Where it fails, no part of the line stays: what it says did not happen. */
@@ -464,6 +483,8 @@ void log_state(const struct log *log, struct buf *out) {
     add_maybe(out, "head_snapshot_id", worktree->head);
     add_maybe(out, "latest_snapshot_id", worktree->latest);
     add_maybe(out, "saved_root_hash", worktree->saved_hash);
+    add_maybe(out, "before_snapshot_id", worktree->before);
+    add_maybe(out, "before_root_hash", worktree->before_hash);
     buf_text(out, "}");
   }
   buf_text(out, "],\"pins\":{");

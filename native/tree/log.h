@@ -19,6 +19,7 @@ struct snapshot {
 struct worktree {
   struct json name, created_at;                              /* strings */
   char base[ID_LEN + 1], head[ID_LEN + 1], latest[ID_LEN + 1]; /* snapshots; empty: none */
+  char before[ID_LEN + 1], before_hash[65]; /* head and saved_hash when it was last restored; empty: it never was */
   char saved_hash[65]; /* of the worktree when all of it was last known to be stored; empty: never */
 };
 
@@ -85,7 +86,7 @@ char *read_whole(int fd, size_t *len);
 /* Whether this is the record of a snapshot; `out` points into it. */
 bool is_record(struct json record, struct snapshot *out);
 
-/* As Date.toISOString() writes it. */
-void now_text(char out[32]);
+/* As Date.toISOString() writes it. Answers the seconds since 1970. */
+int64_t now_text(char out[32]);
 
 #endif

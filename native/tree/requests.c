@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "content.h"
 #include "engine.h"
 #include "fork.h"
 #include "places.h"
@@ -132,6 +133,30 @@ static void do_check_log(void) {
   buf_text(&out, "{\"problems\":[%.*s]}", (int)problems.len, problems.len ? (char *)problems.data : "");
   free(problems.data);
   answer(&out);
+}
+
+/* The content of one stored file, checked against its hash, in a file that is not there yet. */
+static void do_give(void) {
+  struct store store;
+  store_open(&store, need("store"));
+  const char *path = need("path"), *to = need("to"), *tree = maybe("tree");
+  struct record record = {.type = 'f', .size = strtoull(need("size"), NULL, 10)};
+  const struct location at = {strtoull(need("pack"), NULL, 16), strtoull(need("offset"), NULL, 10), 0};
+  if (!hash_from_hex(need("hash"), record.hash)) die("corrupt", "not a hash: %s", need("hash"));
+  const int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), dir = tree ? open(tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (fd < 0) die_errno("create", to);
+  if (tree && dir < 0) die_errno("open", tree);
+  struct content_memory memory;
+  content_memory_init(&memory);
+  making(path_of("%s", to));
+  content_give(&store, dir, &record, at, path, fd, &memory);
+  nothing_made();
+  free(memory.bytes);
+  free(memory.block);
+  close(fd);
+  if (dir >= 0) close(dir);
+  close(store.dir);
+  answer_text("{}");
 }
 
 static void do_records(void) {
@@ -292,6 +317,11 @@ static void do_simple(void) {
   if (strcmp(name, "fork") == 0) {
     use_session();
     fork_worktree(need("worktree"), maybe("base"), (unsigned)strtoul(need("mode"), NULL, 8));
+  } else if (strcmp(name, "export") == 0) {
+    use_session();
+    const struct selection only = all_of("only");
+    export_snapshot(need("snapshot"), need("dir"), (unsigned)strtoul(need("mode"), NULL, 8), &only);
+    free(only.paths);
   } else if (strcmp(name, "make-payload") == 0) {
     use_session();
     make_payload(payload_of(need("worktree")), (unsigned)strtoul(need("mode"), NULL, 8));
@@ -311,7 +341,7 @@ static void handle(void) {
   } kinds[] = {{"state", do_state},     {"append", do_append}, {"check-log", do_check_log}, {"snapshot", do_snapshot},
                {"restore", do_restore}, {"peek", do_peek},     {"scan", do_scan},           {"verify", do_verify},
                {"lock", do_lock},       {"unlock", do_unlock}, {"probe", do_probe},         {"begin-log", do_begin_log},
-               {"records", do_records}, {"rebuild-log", do_rebuild_log}};
+               {"give", do_give},       {"records", do_records}, {"rebuild-log", do_rebuild_log}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(kinds[i].name, words[0]) != 0) continue;
     kinds[i].work();

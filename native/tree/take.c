@@ -197,7 +197,7 @@ static void record_of(const struct taking *taking, struct buf *out) {
 static void write_record(struct taking *taking, struct buf *data) {
   struct taken *taken = taking->taken;
   struct buf record = {0};
-  now_text(taken->at);
+  taken->at_s = now_text(taken->at);
   taken->files = taking->found.files;
   taken->bytes = taking->found.bytes;
   taken->new_bytes = taking->store.new_bytes;

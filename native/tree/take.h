@@ -18,6 +18,7 @@ struct take_request {
 
 struct taken {
   char id[ID_LEN + 1], at[32], hash[65], engine[16];
+  int64_t at_s; /* the same, in seconds since 1970 */
   struct root root;
   uint64_t files, bytes, new_bytes;
   char *record; /* JSON, for the caller to free; NULL: nothing was taken, and the nodes of `root` are there for now */

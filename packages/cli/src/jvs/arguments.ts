@@ -51,6 +51,16 @@ export class ParsedArguments {
     return this.#values.get(name) ?? [];
   }
 
+  /** For a command with actions: none of its options may be given but these. */
+  allowOnly(action: string, ...names: readonly string[]): void {
+    const own = [...names, ...globalOptions.map(({ name }) => name)];
+    const other = [...this.#values.keys()].find((name) => !own.includes(name));
+    if (other === undefined) return;
+    throw new CoppiceError('invalid_argument', `\`jvs ${action}\` has no option --${other}`, {
+      hint: `See \`jvs ${action.split(' ')[0]} --help\`.`,
+    });
+  }
+
   count(name: string): number | undefined {
     const text = this.value(name);
     if (text === undefined) return undefined;

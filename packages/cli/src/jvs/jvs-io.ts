@@ -4,6 +4,6 @@ export interface JvsIo {
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly stdin: AsyncIterable<Buffer | string>;
-  readonly stdout: { write(text: string): unknown; readonly isTTY?: boolean };
+  readonly stdout: { write(text: string | Buffer): unknown; readonly isTTY?: boolean };
   readonly stderr: { write(text: string): unknown };
 }

@@ -25,16 +25,32 @@ const currentDirectory = (io: JvsIo): string => {
   });
 };
 
+/** `jvs`, `jvs --help`, `jvs help` and `jvs help COMMAND`. */
+const help = async (word: string | undefined, rest: readonly string[], io: JvsIo): Promise<number> => {
+  const { commandHelp, generalHelp } = await import('./help.ts');
+  const spec = { name: 'help', usage: '[COMMAND]', summary: '', options: [], least: 0, most: 1 };
+  const [about] = parseArguments(spec, rest).words;
+  if (about === undefined) {
+    io.stdout.write(await generalHelp());
+    return word === undefined && rest.length === 0 ? 2 : 0;
+  }
+  const name = findCommandName(about);
+  if (!name) {
+    throw new CoppiceError('invalid_argument', `there is no command \`jvs ${about}\``, {
+      hint: 'See `jvs help`.',
+    });
+  }
+  io.stdout.write(commandHelp(await loadCommand(name)));
+  return 0;
+};
+
 const dispatch = async (argv: readonly string[], io: JvsIo): Promise<number> => {
   const { word, rest } = splitCommand(argv);
   if (word === undefined && (rest.includes('--version') || rest.includes('-V'))) {
     io.stdout.write(`jvs ${version}\n`);
     return 0;
   }
-  if (word === undefined || word === 'help') {
-    io.stdout.write(await (await import('./help.ts')).generalHelp());
-    return word === undefined && rest.length === 0 ? 2 : 0;
-  }
+  if (word === undefined || word === 'help') return help(word, rest, io);
   const name = findCommandName(word);
   if (!name) {
     throw new CoppiceError('invalid_argument', `there is no command \`jvs ${word}\``, {

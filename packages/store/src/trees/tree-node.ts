@@ -16,6 +16,7 @@ export interface TreeEntry {
   /** As bytes: names need not be UTF-8. */
   readonly name: Buffer;
   readonly mode: number;
+  readonly mtimeMs: number;
   readonly size: number;
   readonly hash: string;
   readonly link: string;
@@ -49,6 +50,7 @@ const decodeEntries = (bytes: Buffer): TreeEntry[] => {
       type: String.fromCharCode(bytes[at] ?? 0) as EntryType,
       name: bytes.subarray(nameAt, nameAt + nameBytes),
       mode: bytes.readUInt32LE(at + 4),
+      mtimeMs: Number(bytes.readBigInt64LE(at + 16) / 1_000_000n),
       size: Number(bytes.readBigUInt64LE(at + 24)),
       hash: bytes.toString('hex', at + 40, at + recordBytes),
       link: bytes.toString('utf8', nameAt + nameBytes, nameAt + nameBytes + linkBytes),

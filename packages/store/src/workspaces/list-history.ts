@@ -8,6 +8,10 @@ export interface HistoryQuery {
   readonly tags: readonly string[];
   readonly grep: string | undefined;
   readonly limit: number | undefined;
+  /** In milliseconds since 1970. */
+  readonly since?: number | undefined;
+  /** Leave out what restores kept by themselves. */
+  readonly noAutomatic?: boolean;
 }
 
 /** Newest first: what was taken in a worktree, and what it grew from, whatever it is restored to now. */
@@ -22,6 +26,8 @@ export const listHistory = (state: WorkspaceState, query: HistoryQuery): Snapsho
   const found = [...state.snapshots.values()].filter(
     (snapshot) =>
       (query.all || snapshot.worktree_name === query.worktree || own.has(snapshot.snapshot_id)) &&
+      (query.since === undefined || Date.parse(snapshot.created_at) >= query.since) &&
+      !(query.noAutomatic && snapshot.automatic) &&
       query.tags.every((tag) => snapshot.tags.includes(tag)) &&
       (query.grep === undefined || snapshot.note.includes(query.grep)),
   );

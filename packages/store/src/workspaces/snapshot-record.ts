@@ -40,4 +40,7 @@ export interface WorktreeRecord {
   readonly latest_snapshot_id: string | null;
   /** The hash of the worktree when all of it was last known to be stored. */
   readonly saved_root_hash: string | null;
+  /** Head and saved_root_hash when it was last restored. */
+  readonly before_snapshot_id: string | null;
+  readonly before_root_hash: string | null;
 }

@@ -8,6 +8,10 @@ export type WorkspaceEvent =
   | { readonly type: 'worktree_rename'; readonly data: { readonly from: string; readonly to: string } }
   | { readonly type: 'worktree_remove'; readonly data: { readonly name: string } }
   | { readonly type: 'pin'; readonly data: { readonly snapshot_id: string; readonly reason: string } }
+  | {
+      readonly type: 'tags';
+      readonly data: { readonly snapshot_id: string; readonly tags: readonly string[] };
+    }
   | { readonly type: 'unpin'; readonly data: { readonly snapshot_id: string } }
   | {
       readonly type: 'gc_mark';

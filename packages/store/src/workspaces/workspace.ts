@@ -15,12 +15,14 @@ import { compareSnapshots } from './compare-snapshots.ts';
 import { type Examination, type ExamineOptions, examineWorkspace } from './examine-workspace.ts';
 import { insidePaths } from './inside-paths.ts';
 import { type HistoryQuery, listHistory } from './list-history.ts';
-import { checkName } from './names.ts';
+import { checkName, checkTag } from './names.ts';
 import { recoverCollection, recoverWorkspace } from './recover.ts';
 import { newestTagged, resolveExact, resolveReference, shortId } from './resolve-reference.ts';
 import { type RestoreOutcome, restoreWorktree } from './restore-worktree.ts';
 import type { SnapshotRecord, WorktreeRecord } from './snapshot-record.ts';
+import { StoredTree } from './stored-tree.ts';
 import { takeSnapshot } from './take-snapshot.ts';
+import { refuseTakenDirectory } from './taken-directory.ts';
 import { type VerifyReport, verifySnapshots } from './verify-snapshots.ts';
 import { requireWorktree, withWorktrees, withWorktreeToReplace } from './with-worktree.ts';
 import { type SessionOptions, WorkspaceSession } from './workspace-session.ts';
@@ -40,6 +42,8 @@ export interface RestoreOptions {
   readonly paths?: readonly string[];
   readonly from?: string;
 }
+
+export type ExportOptions = Pick<RestoreOptions, 'paths' | 'from'>;
 
 /** A versioned workspace: what the commands of `jvs` do, for programs. */
 export class Workspace implements Disposable {
@@ -74,6 +78,17 @@ export class Workspace implements Disposable {
 
   resolve(reference: string): SnapshotRecord {
     return resolveReference(this.session.state, this.worktree, reference);
+  }
+
+  /** REF, or REF:PATH. A colon that belongs to the reference is looked for first. */
+  resolvePath(word: string): { snapshot: SnapshotRecord; path: string } {
+    const { state } = this.session;
+    for (let at = word.length; at > 0; at = word.lastIndexOf(':', at - 1)) {
+      const snapshot = resolveExact(state, this.worktree, word.slice(0, at));
+      if (snapshot) return { snapshot, path: word.slice(at + 1) };
+    }
+    const [reference = '', ...rest] = word.split(':');
+    return { snapshot: this.resolve(reference), path: rest.join(':') };
   }
 
   latestTagged(tag: string): SnapshotRecord {
@@ -121,7 +136,74 @@ export class Workspace implements Disposable {
     });
   }
 
-  async diff(before: SnapshotRecord, after: SnapshotRecord | null): Promise<EntryChange[]> {
+  /** What the worktree was before it was last restored; without what `discard` threw away. */
+  beforeRestore(): SnapshotRecord {
+    const { state } = this.session;
+    const worktree = state.worktrees.get(this.worktree);
+    const before = state.snapshots.get(worktree?.before_snapshot_id ?? '');
+    if (before && before.payload_root_hash === worktree?.before_root_hash && !before.partial_paths)
+      return before;
+    const why = worktree?.before_root_hash
+      ? 'what it was before its last restore is in no snapshot'
+      : 'it has not been restored yet';
+    throw new CoppiceError('not_found', `nothing to undo in the worktree ${this.worktree}: ${why}`, {
+      hint: 'See `jvs history`, and restore what you want.',
+    });
+  }
+
+  /** What a snapshot holds, or some paths of it, in a directory that is not there yet, or empty. */
+  async export(snapshot: SnapshotRecord, directory: string, options: ExportOptions = {}): Promise<void> {
+    const { session } = this;
+    refuseTakenDirectory(session.layout, directory);
+    const payload = session.layout.payload(this.worktree);
+    const paths = insidePaths(payload, options.from ?? payload, options.paths ?? [], false);
+    using tree = this.stored(snapshot);
+    for (const path of paths) tree.list(path, false);
+    await session.withStore(true, async () => {
+      const mode = (0o777 & ~process.umask()).toString(8);
+      const only = paths.length > 0 ? paths : (snapshot.partial_paths ?? []);
+      await session.request('export', { snapshot: snapshot.snapshot_id, dir: directory, mode, only });
+    });
+  }
+
+  /** The caller disposes of it. */
+  stored(snapshot: SnapshotRecord): StoredTree {
+    return new StoredTree(this.session, snapshot);
+  }
+
+  async #setTags(
+    snapshot: SnapshotRecord,
+    change: (tags: readonly string[]) => readonly string[],
+  ): Promise<readonly string[]> {
+    return this.session.withStore(true, async () => {
+      const id = snapshot.snapshot_id;
+      const now = this.session.state.snapshots.get(id);
+      if (!now) throw new CoppiceError('not_found', `the snapshot ${shortId(id)} is gone`);
+      const tags = [...new Set(change(now.tags))];
+      await this.session.commit({ type: 'tags', data: { snapshot_id: id, tags } });
+      return tags;
+    });
+  }
+
+  /** Answers the tags that it has then. */
+  async tag(snapshot: SnapshotRecord, tags: readonly string[]): Promise<readonly string[]> {
+    const added = tags.map(checkTag);
+    return this.#setTags(snapshot, (now) => [...now, ...added]);
+  }
+
+  async untag(snapshot: SnapshotRecord, tags: readonly string[]): Promise<readonly string[]> {
+    return this.#setTags(snapshot, (now) => {
+      const missing = tags.find((tag) => !now.includes(tag));
+      if (missing === undefined) return now.filter((tag) => !tags.includes(tag));
+      throw new CoppiceError(
+        'not_found',
+        `the snapshot ${shortId(snapshot.snapshot_id)} has no tag ${JSON.stringify(missing)}`,
+        { hint: `Its tags are: ${now.join(', ') || 'none'}.` },
+      );
+    });
+  }
+
+  async diff(before: SnapshotRecord | null, after: SnapshotRecord | null): Promise<EntryChange[]> {
     return compareSnapshots(this.session, this.worktree, before, after);
   }
 

@@ -1,28 +1,7 @@
 import type { EntryChange } from '@coppice/store/workspaces';
+import { changeLine } from '../change-lines.ts';
 import type { JvsCommand } from '../command.ts';
 import { sizeText } from '../snapshot-lines.ts';
-
-const letters = { added: 'A', removed: 'D', modified: 'M', metadata: 'm' } as const;
-
-const octal = (mode: number | null): string => (mode ?? 0).toString(8).padStart(4, '0');
-
-const special: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\t': '\\t' };
-
-/** One line for each path, whatever its name: control characters and bytes that are not UTF-8 show as \xNN. */
-const pathText = (path: string): string =>
-  path.replace(
-    /[\\\x00-\x1f\x7f-\x9f\udc80-\udcff]/g,
-    (found) => special[found] ?? `\\x${(found.charCodeAt(0) & 0xff).toString(16).padStart(2, '0')}`,
-  );
-
-const line = (change: EntryChange): string => {
-  const slash = change.type === 'd' ? '/' : '';
-  const mode =
-    change.change === 'metadata' && change.modeBefore !== change.modeAfter
-      ? `  (mode ${octal(change.modeBefore)} to ${octal(change.modeAfter)})`
-      : '';
-  return `${letters[change.change]} ${pathText(change.path)}${slash}${mode}`;
-};
 
 const entry = (change: EntryChange) => ({
   path: change.path,
@@ -38,10 +17,18 @@ const entry = (change: EntryChange) => ({
 
 export const diff: JvsCommand = {
   name: 'diff',
-  usage: '[FROM] [TO] [--stat]',
+  usage: '[FROM] [TO] [--stat | --patch]',
   summary:
     'what differs between two snapshots; without TO, between FROM (or HEAD) and the worktree as it is now',
-  options: [{ name: 'stat', kind: 'flag', help: 'only how much' }],
+  options: [
+    { name: 'stat', kind: 'flag', help: 'only how much' },
+    {
+      name: 'patch',
+      short: 'p',
+      kind: 'flag',
+      help: 'the lines of text files that differ, as a unified diff',
+    },
+  ],
   least: 0,
   most: 2,
   async run(context) {
@@ -50,6 +37,10 @@ export const diff: JvsCommand = {
     const before = workspace.resolve(from);
     const after = to === undefined ? null : workspace.resolve(to);
     const changes = await workspace.diff(before, after);
+    if (context.args.has('patch')) {
+      const { writePatch } = await import('../patch.ts');
+      return writePatch(context, workspace, changes, before, after);
+    }
     const of = (kind: EntryChange['change']) => changes.filter(({ change }) => change === kind);
     const grown = changes.reduce(
       (sum, { sizeBefore, sizeAfter }) => sum + (sizeAfter ?? 0) - (sizeBefore ?? 0),
@@ -77,7 +68,7 @@ export const diff: JvsCommand = {
     const stat = `${totals.total_added} added, ${totals.total_removed} removed, ${totals.total_modified} modified, ${totals.total_metadata} with other metadata; ${grown < 0 ? '-' : '+'}${sizeText(Math.abs(grown))}`;
     context.answer(
       context.args.has('stat') ? { ...about, ...totals } : { ...about, ...lists, ...totals },
-      () => (context.args.has('stat') ? [stat] : changes.map(line)),
+      () => (context.args.has('stat') ? [stat] : changes.map(changeLine)),
     );
     return 0;
   },

@@ -27,6 +27,7 @@ export const gc: JvsCommand = {
     const [action] = context.args.words;
     const workspace = await context.open();
     if (action === 'plan') {
+      context.args.allowOnly('gc plan', 'keep-hours', 'collect-ancestors');
       const keepHours = context.args.count('keep-hours');
       const plan = await workspace.planCollection({
         ...(keepHours === undefined ? {} : { keepHours }),
@@ -40,6 +41,7 @@ export const gc: JvsCommand = {
       return 0;
     }
     if (action === 'run') {
+      context.args.allowOnly('gc run', 'plan-id');
       const result = await workspace.runCollection(context.args.value('plan-id'));
       context.answer(result, () => [
         `${result.deleted} snapshots deleted, ${sizeText(result.freed_bytes)} freed`,

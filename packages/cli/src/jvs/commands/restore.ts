@@ -1,8 +1,9 @@
+import { resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { type SnapshotRecord, shortId, type Workspace } from '@coppice/store/workspaces';
-import { printable } from '../../ui/format.ts';
 import type { JvsCommand } from '../command.ts';
 import type { JvsContext } from '../jvs-context.ts';
+import { answerRestored } from '../restored.ts';
 import { snapshotLine } from '../snapshot-lines.ts';
 
 const mostShown = 20;
@@ -49,15 +50,40 @@ const targetOf = async (context: JvsContext, workspace: Workspace): Promise<Snap
   });
 };
 
+const exportTo = async (
+  context: JvsContext,
+  workspace: Workspace,
+  target: SnapshotRecord,
+  to: string,
+): Promise<number> => {
+  for (const other of ['discard', 'sync'])
+    if (context.args.has(other))
+      throw new CoppiceError('invalid_argument', `--${other} is about the worktree, which --to leaves alone`);
+  const directory = resolve(context.directory, to);
+  await workspace.export(target, directory, {
+    paths: context.args.list('paths'),
+    from: context.directory,
+  });
+  const answer = {
+    status: 'exported',
+    snapshot_id: target.snapshot_id,
+    directory,
+    warnings: context.warnings,
+  };
+  context.answer(answer, () => [`${shortId(target.snapshot_id)} is in ${directory}`]);
+  return 0;
+};
+
 export const restore: JvsCommand = {
   name: 'restore',
-  usage: 'REF | HEAD | --latest-tag TAG [--paths PATH …] [--discard] [--sync] [--interactive]',
+  usage: 'REF | HEAD | --latest-tag TAG [--paths PATH …] [--discard] [--sync] [--interactive] [--to DIR]',
   summary: 'make the worktree what a snapshot holds; unsaved changes are kept as a snapshot of their own',
   options: [
     { name: 'latest-tag', kind: 'value', value: 'TAG', help: 'the newest snapshot with this tag' },
     { name: 'paths', kind: 'words', value: 'PATH …', help: 'only these paths' },
     { name: 'discard', kind: 'flag', help: 'do not keep unsaved changes' },
     { name: 'sync', kind: 'flag', help: 'wait until everything restored is on the disk' },
+    { name: 'to', kind: 'value', value: 'DIR', help: 'into this new directory; the worktree stays as it is' },
     { name: 'interactive', short: 'i', kind: 'flag', help: 'choose from a list' },
   ],
   least: 0,
@@ -65,24 +91,15 @@ export const restore: JvsCommand = {
   async run(context) {
     const workspace = await context.open();
     const target = await targetOf(context, workspace);
-    const { saved, written, removed, adjusted } = await workspace.restore(target, {
+    const to = context.args.value('to');
+    if (to !== undefined) return exportTo(context, workspace, target, to);
+    const outcome = await workspace.restore(target, {
       ...(context.args.has('discard') ? { discard: true } : {}),
       sync: context.args.has('sync'),
       paths: context.args.list('paths'),
       from: context.directory,
     });
-    const answer = {
-      status: 'restored',
-      snapshot_id: target.snapshot_id,
-      saved_snapshot_id: saved?.snapshot_id ?? null,
-      written,
-      removed,
-      adjusted,
-      warnings: context.warnings,
-    };
-    context.answer(answer, () => [
-      `Restored ${shortId(target.snapshot_id)}${target.note ? ` "${printable(target.note.split('\n')[0] ?? '')}"` : ''}: ${written} written, ${removed} removed, ${adjusted} adjusted`,
-    ]);
+    answerRestored(context, target, outcome);
     return 0;
   },
 };

@@ -9,7 +9,14 @@ const shown = (workspace: Workspace, worktree: WorktreeRecord) => ({
   current: worktree.name === workspace.worktree,
 });
 
-const wordsOf = (context: JvsContext, least: number, most: number, usage: string): readonly string[] => {
+const wordsOf = (
+  context: JvsContext,
+  least: number,
+  most: number,
+  usage: string,
+  ...options: readonly string[]
+): readonly string[] => {
+  context.args.allowOnly(`worktree ${context.args.words[0]}`, ...options);
   const words = context.args.words.slice(1);
   if (words.length >= least && words.length <= most) return words;
   throw new CoppiceError('invalid_argument', `usage: jvs worktree ${usage}`, {
@@ -39,7 +46,7 @@ const actions: Readonly<Record<string, (context: JvsContext, workspace: Workspac
     return made(context, workspace, await workspace.fork(name, base));
   },
   async create(context, workspace) {
-    const [name = ''] = wordsOf(context, 1, 1, 'create NAME [--from REF]');
+    const [name = ''] = wordsOf(context, 1, 1, 'create NAME [--from REF]', 'from');
     const from = context.args.value('from');
     const base = from === undefined ? undefined : workspace.resolve(from);
     return made(context, workspace, await workspace.fork(name, base));
@@ -69,7 +76,7 @@ const actions: Readonly<Record<string, (context: JvsContext, workspace: Workspac
     return 0;
   },
   async remove(context, workspace) {
-    const [name = ''] = wordsOf(context, 1, 1, 'remove NAME [--force]');
+    const [name = ''] = wordsOf(context, 1, 1, 'remove NAME [--force]', 'force');
     await workspace.removeWorktree(name, context.args.has('force'));
     context.answer({ removed: name }, () => [`The worktree ${name} is gone; its snapshots stay.`]);
     return 0;
