@@ -1,4 +1,7 @@
 import type {
+  BuildEvent,
+  buildContextSchema,
+  buildImageSchema,
   CreatedSandbox,
   CreateSandbox,
   commitImageSchema,
@@ -33,6 +36,7 @@ import type {
   PortForward,
   PushEvent,
   prunedImagesSchema,
+  pruneImagesSchema,
   registryLoginSchema,
   restoredSchema,
   restoreSchema,
@@ -69,6 +73,10 @@ export interface PullOptions extends CallOptions {
 
 export interface PushOptions extends CallOptions {
   readonly onLayer?: (progress: PushProgress) => void;
+}
+
+export interface BuildOptions extends CallOptions {
+  readonly onEvent?: (event: BuildEvent) => void;
 }
 
 /** What a registry has now. */
@@ -188,12 +196,14 @@ export interface Services {
     make(input: z.output<typeof makeImageSchema>, options?: CallOptions): Promise<Image>;
     pull(name: string, options?: PullOptions): Promise<Image>;
     ensure(name: string, options?: PullOptions): Promise<Image>;
-    prune(all: boolean): Promise<z.output<typeof prunedImagesSchema>>;
+    prune(input: z.output<typeof pruneImagesSchema>): Promise<z.output<typeof prunedImagesSchema>>;
     importTar(
       name: string | undefined,
       tar: AsyncIterable<Uint8Array>,
       options?: CallOptions,
     ): Promise<Image>;
+    sendContext(tar: AsyncIterable<Uint8Array>): Promise<z.output<typeof buildContextSchema>>;
+    build(input: z.output<typeof buildImageSchema>, options?: BuildOptions): Promise<Image>;
     commit(input: z.output<typeof commitImageSchema>, options?: CallOptions): Promise<Image>;
     push(ref: string, to: string | undefined, options?: PushOptions): Promise<PushedImage>;
     export(ref: string): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }>;

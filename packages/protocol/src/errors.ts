@@ -30,6 +30,7 @@ export const errorKinds = {
   no_match: kind(422, 9, false, 'Read the file again and quote the text exactly.'),
   too_large: kind(413, 10, false, 'Send less at once, or use the streaming call.'),
   unsupported: kind(422, 11, false, 'Run `coppice doctor` to see what this machine can do.'),
+  build_failed: kind(422, 15, false, 'Read the output above; the message names the step that failed.'),
   unsafe: kind(422, 12, false, 'Nothing was written. Remove the entry that the message names.'),
   limit_reached: kind(429, 13, false, 'Destroy or stop something, or raise the limit in the configuration.'),
   rate_limited: kind(429, 14, true, 'Wait as long as Retry-After says, then try again.'),

@@ -66,6 +66,52 @@ export const pushImageSchema = z.strictObject({
   to: imageRefSchema.optional(),
 });
 
+/** Made by sending the files that the build may copy, as a tar. It is good for one build, and for an hour. */
+export const buildContextSchema = z.object({ id: z.string() });
+
+const variablesSchema = z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,255}$/), z.string().max(131_072));
+
+export const buildImageSchema = z.strictObject({
+  /** With a tag, as in `docker build -t`. */
+  name: imageRefSchema,
+  /** The text of the Dockerfile. */
+  dockerfile: z.string().min(1).max(1_048_576),
+  context: z
+    .string()
+    .regex(/^[0-9a-f]{32}$/, 'must be the id of files that were sent')
+    .optional(),
+  args: variablesSchema.default({}),
+  /** By id; they reach the commands that mount them, and are in no image, snapshot or event. */
+  secrets: z
+    .record(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/), z.string().max(524_288))
+    .default({}),
+  /** The last stage to build; the last of the file where nothing is said. */
+  target: z.string().min(1).max(63).optional(),
+  network: z.enum(['none', 'internet']).default('none'),
+  no_cache: z.boolean().default(false),
+  cpus: z.number().min(0.1).max(256).optional(),
+  memory_mb: z.int().min(16).max(4_194_304).optional(),
+  disk_mb: z.int().min(16).max(67_108_864).optional(),
+});
+
+/** What a build says while it goes on; of type `image` at the end. */
+export const buildEventSchema = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('step'),
+    step: z.number(),
+    steps: z.number(),
+    stage: z.string(),
+    line: z.number(),
+    text: z.string(),
+    /** `cached`: an earlier build did the same. */
+    state: z.enum(['running', 'cached', 'done']),
+  }),
+  z.object({ type: z.literal('output'), stream: z.enum(['stdout', 'stderr']), text: z.string() }),
+  z.object({ type: z.literal('warning'), text: z.string() }),
+  z.object({ type: z.literal('image'), image: imageSchema }),
+]);
+export type BuildEvent = z.infer<typeof buildEventSchema>;
+
 /** Of type `layer`: how far one of its layers is. Of type `pushed`: what the registry has now, at the end. */
 export const pushEventSchema = z.discriminatedUnion('type', [
   z.object({
@@ -107,8 +153,12 @@ export type PullEvent = z.infer<typeof pullEventSchema>;
 export const pruneImagesSchema = z.strictObject({
   /** All that nothing stands on, not only those whose name went to a newer one. */
   all: z.boolean().default(false),
+  /** Also the snapshots that builds left for the next ones. */
+  builds: z.boolean().default(false),
 });
 export const prunedImagesSchema = z.object({
+  /** Snapshots of builds that were deleted. */
+  build_snapshots: z.number(),
   removed: z.array(z.object({ id: imageIdSchema, name: z.string() })),
   freed_bytes: z.number(),
 });

@@ -37,12 +37,14 @@ export { GuestLink, type GuestLinkOptions } from './guest/guest-link.ts';
 // Images
 export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';
-export { type CommitInput, defaultMaxBytes, defaultMaxEntries, ImageStore } from './images/image-store.ts';
+export { type ComposeInput, defaultMaxBytes, defaultMaxEntries, ImageStore } from './images/image-store.ts';
 export { LayeredImages } from './images/layered-images.ts';
+export type { ConfigSection } from './images/oci/compose-image.ts';
 export { CredentialSources } from './images/oci/credentials.ts';
 export { DockerConfigFile } from './images/oci/docker-config-file.ts';
 export type { ImageSettings } from './images/oci/image-settings.ts';
 export { LoginFile } from './images/oci/login-file.ts';
+export { machinePlatform } from './images/oci/platform.ts';
 export type { LayerProgress } from './images/oci/pull-image.ts';
 export type { PushProgress } from './images/oci/push-image.ts';
 export { Registries } from './images/oci/registries.ts';

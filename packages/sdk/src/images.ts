@@ -1,4 +1,4 @@
-import type { Image, PullEvent, PushEvent, RouteBody, RouteResult } from '@coppice/protocol';
+import type { BuildEvent, Image, PullEvent, PushEvent, RouteBody, RouteResult } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { UploadBody } from './connection/transport.ts';
@@ -10,6 +10,11 @@ interface PullOptions extends CallOptions {
   readonly ifMissing?: boolean;
   /** How far each layer is. */
   readonly onLayer?: (layer: LayerEvent) => void;
+}
+
+interface BuildOptions extends Omit<RouteBody<'buildImage'>, 'context'>, CallOptions {
+  readonly context?: UploadBody;
+  readonly onEvent?: (event: Exclude<BuildEvent, { type: 'image' }>) => void;
 }
 
 type PushedImage = Extract<PushEvent, { type: 'pushed' }>;
@@ -52,9 +57,12 @@ export class Images {
   /** Removes images that nothing stands on: those whose name went to a newer one, or all. */
   prune({
     all = false,
+    builds = false,
     signal,
-  }: { readonly all?: boolean } & CallOptions = {}): Promise<RouteResult<'pruneImages'>> {
-    return this.#caller.call('pruneImages', { body: { all }, signal });
+  }: { readonly all?: boolean; readonly builds?: boolean } & CallOptions = {}): Promise<
+    RouteResult<'pruneImages'>
+  > {
+    return this.#caller.call('pruneImages', { body: { all, builds }, signal });
   }
 
   /** The registries that somebody logged in to on the daemon's machine. */
@@ -94,6 +102,23 @@ export class Images {
       uploadBytes: sizeBytes,
       signal,
     });
+  }
+
+  /**
+   * From a Dockerfile, in sandboxes of the daemon. `context` is a tar of the files that it may copy: `packContext` makes one of a
+   * directory.
+   */
+  async build({ signal, context, onEvent, ...body }: BuildOptions): Promise<Image> {
+    const sent =
+      context === undefined
+        ? {}
+        : { context: (await this.#caller.call('sendBuildContext', { upload: context, signal })).id };
+    for await (const { data } of this.#caller.events('buildImage', { body: { ...body, ...sent }, signal })) {
+      const event = JSON.parse(data) as BuildEvent;
+      if (event.type === 'image') return event.image;
+      onEvent?.(event);
+    }
+    throw new CoppiceError('unavailable', `the daemon went away while it built ${body.name}`);
   }
 
   /** Of a snapshot, or of a sandbox as it is now: its files on top of those of its image. */

@@ -69,6 +69,8 @@ export const routeTable = {
   makeImage: { method: 'POST', path: '/v1/images' },
   importImage: { method: 'POST', path: '/v1/images/import' },
   pullImage: { method: 'POST', path: '/v1/images/pull' },
+  sendBuildContext: { method: 'POST', path: '/v1/images/build/contexts' },
+  buildImage: { method: 'POST', path: '/v1/images/build' },
   commitImage: { method: 'POST', path: '/v1/images/commit' },
   pushImage: { method: 'POST', path: '/v1/images/:image/push' },
   exportImage: { method: 'GET', path: '/v1/images/:image/archive' },

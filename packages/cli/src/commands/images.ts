@@ -2,8 +2,12 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Image } from '@coppice/protocol';
-import { CoppiceError } from '@coppice/protocol/errors';
+import { Option } from 'commander';
+import { collect, collectEnv } from '../args/key-value.ts';
+import { parseNumber } from '../args/number.ts';
+import { parseMegabytes } from '../args/size.ts';
 import type { Cli } from '../cli.ts';
+import { type BuildFlags, buildImage } from '../image-build.ts';
 import { LayerSums, pullImage } from '../image-pull.ts';
 import { readPassword } from '../read-password.ts';
 import { counted, openSource, writeWhole } from '../transfer.ts';
@@ -180,19 +184,36 @@ export const define: DefineCommand = (program, cli) => {
         () => `${pushed.name}@${pushed.digest}  ${formatBytes(pushed.uploaded_bytes)} sent`,
       );
     });
-  verb(images, 'build', 'Make an image from this machine or from a Debian suite')
-    .argument('<source>', 'host, or debian:<suite>')
-    .argument('[name]', 'name of the image (default: its source)')
-    .addHelpText('after', examples('coppice images build debian:bookworm'))
-    .action(async (source: string, name: string | undefined) => {
-      if (source !== 'host' && !/^debian:[a-z]{2,20}$/.test(source)) {
-        throw new CoppiceError('invalid_argument', `${source} is neither \`host\` nor \`debian:<suite>\``, {
-          hint: 'For a directory or an archive: coppice images import PATH NAME',
-        });
-      }
-      const image = await cli.out.during(`building ${source}`, () =>
-        cli.coppice.images.make({ source, name, signal: cli.signal }),
-      );
+  verb(images, 'build', 'Build an image from a Dockerfile, from this machine or from a Debian suite')
+    .argument('<source>', 'directory whose files the Dockerfile copies; or host, or debian:<suite>')
+    .argument('[name]', 'the same as --tag')
+    .option('-f, --file <path>', 'the Dockerfile (default: Dockerfile in the directory)')
+    .option('-t, --tag <name>', 'name of the image, with a tag')
+    .option('--build-arg <key=value>', 'value of an ARG (repeatable)', collectEnv(cli.io.env))
+    .option('--secret <spec>', 'id=NAME,src=FILE or id=NAME,env=VARIABLE (repeatable)', collect)
+    .option('--target <stage>', 'stop after this stage')
+    .addOption(
+      new Option('--network <network>', 'what RUN reaches (default: none)').choices(['none', 'internet']),
+    )
+    .option('--no-cache', 'do every step again')
+    .option('--cpus <number>', 'processors that a step may use', parseNumber)
+    .option('-m, --memory <size>', 'memory of a step, such as 2g', parseMegabytes)
+    .option('--disk <size>', 'disk of a step, such as 20g', parseMegabytes)
+    .addHelpText(
+      'after',
+      examples(
+        'coppice images build -t team/app:1 --network internet .',
+        'coppice images build -t app -f deploy/Dockerfile --secret id=npm,src=.npmrc .',
+        'coppice images build debian:bookworm',
+      ),
+    )
+    .action(async (source: string, name: string | undefined, flags: BuildFlags) => {
+      const isOwn = source === 'host' || /^debian:[a-z]{2,20}$/.test(source);
+      const image = isOwn
+        ? await cli.out.during(`building ${source}`, () =>
+            cli.coppice.images.make({ source, name, signal: cli.signal }),
+          )
+        : await buildImage(cli, source, name === undefined ? flags : { tag: name, ...flags });
       cli.out.result(image, () => made(image));
     });
   verb(images, 'inspect', 'Show everything about an image')
@@ -217,10 +238,16 @@ export const define: DefineCommand = (program, cli) => {
     });
   verb(images, 'prune', 'Remove images and layers that nothing uses')
     .option('-a, --all', 'every image that nothing uses, not only those that a newer one took the name of')
-    .action(async ({ all = false }: { all?: boolean }) => {
-      const { removed, freed_bytes: freed } = await cli.coppice.images.prune({ all, signal: cli.signal });
-      cli.out.result({ removed, freed_bytes: freed }, () =>
-        [...removed.map(({ name }) => `removed ${name}`), `freed ${formatBytes(freed)}`].join('\n'),
+    .option('--builds', 'also the snapshots that builds left for the next ones')
+    .action(async (options: { all?: boolean; builds?: boolean }) => {
+      const pruned = await cli.coppice.images.prune({ ...options, signal: cli.signal });
+      const { removed, build_snapshots: snapshots, freed_bytes: freed } = pruned;
+      cli.out.result(pruned, () =>
+        [
+          ...removed.map(({ name }) => `removed ${name}`),
+          ...(snapshots === 0 ? [] : [`deleted ${snapshots} snapshots of builds`]),
+          `freed ${formatBytes(freed)}`,
+        ].join('\n'),
       );
     });
   verb(images, 'login', 'Log in to a registry, for pulling and pushing')

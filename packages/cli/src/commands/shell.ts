@@ -15,13 +15,17 @@ export const define: DefineCommand = (program, cli) => {
     verb(program, 'shell', `Open a shell in a sandbox; ${detachKeyName} leaves it running`),
     cli,
   )
-    .argument('<sandbox>', 'name or id')
+    .argument('<sandbox>', 'name or id; of a snapshot, a sandbox grows that is gone when the shell ends')
     .argument('[command...]', 'instead of the login shell')
     .option('-a, --attach <number>', 'come back to this terminal', parseWhole)
     .option('--list', 'list the terminals of the sandbox')
     .addHelpText('after', examples('coppice shell dev', 'coppice shell dev --attach 1'))
     .action(async (ref: string, words: string[], options: Options) => {
-      const sandbox = cli.coppice.sandboxes.at(ref);
+      const isSnapshot = /^sn_[0-9a-z]{26}$/.test(ref) || ref.includes(':');
+      const grown = isSnapshot
+        ? (await cli.coppice.snapshots.fork(ref, { signal: cli.signal })).sandboxes[0]
+        : undefined;
+      const sandbox = grown ?? cli.coppice.sandboxes.at(ref);
       if (options.list) {
         const terminals = await sandbox.terminals.list({ signal: cli.signal });
         const rows = terminals.map((terminal) => [
@@ -43,6 +47,10 @@ export const define: DefineCommand = (program, cli) => {
             signal: cli.signal,
           })
         ).id;
-      cli.exitCode = await useTerminal(cli, sandbox, opened);
+      try {
+        cli.exitCode = await useTerminal(cli, sandbox, opened);
+      } finally {
+        await grown?.destroy();
+      }
     });
 };

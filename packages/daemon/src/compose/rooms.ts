@@ -141,7 +141,8 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   return {
     ...base,
     images,
-    commits: new CommitService(trees, images),
+    commits: new CommitService(trees, images, now),
+    trees,
     registryLogins: new RegistryService(kernel.registries, kernel.logins),
     sizer,
     snapshots,

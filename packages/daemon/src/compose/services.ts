@@ -1,3 +1,4 @@
+import { BuildService } from '../builds/build-service.ts';
 import { GitService } from '../git/git-service.ts';
 import { ExecService } from '../inside/exec-service.ts';
 import { FileService } from '../inside/file-service.ts';
@@ -11,7 +12,7 @@ export function servicesOf(rooms: Rooms): Services {
   const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
   const { compare, merger, lineage, images, commits } = rooms;
   const [exec, files] = [new ExecService(guests), new FileService(guests)];
-  return {
+  const inside = {
     sandboxes: {
       find: (ref) => sandboxes.find(ref),
       peek: (ref) => sandboxes.peek(ref),
@@ -40,6 +41,19 @@ export function servicesOf(rooms: Rooms): Services {
       import: (file, input, call) => importer.import(file, input, call),
     },
     strays: rooms.strays,
+    exec,
+    files,
+    network: rooms.networks,
+  } satisfies Partial<Services>;
+  const builds = new BuildService({
+    services: inside,
+    images,
+    trees: rooms.trees,
+    directory: rooms.home.buildsDir,
+    now: rooms.now,
+  });
+  return {
+    ...inside,
     compare: {
       diff: (from, to, options, signal) => compare.diff(from, to, options, signal),
       diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
@@ -47,11 +61,8 @@ export function servicesOf(rooms: Rooms): Services {
       lineage: () => lineage.lineage(),
     },
     git: new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) }),
-    exec,
     jobs: new JobService(guests),
     terminals: new TerminalService(guests),
-    files,
-    network: rooms.networks,
     ports: rooms.ports,
     images: {
       list: () => images.list(),
@@ -59,7 +70,12 @@ export function servicesOf(rooms: Rooms): Services {
       make: (input, call) => images.make(input, call),
       pull: (name, call) => images.pull(name, call),
       ensure: (name, call) => images.ensure(name, call),
-      prune: (all) => images.prune(all),
+      prune: async ({ all, builds: ofBuilds }) => {
+        const deleted = ofBuilds ? await builds.prune() : 0;
+        return { ...(await images.prune(all)), build_snapshots: deleted };
+      },
+      sendContext: (tar) => builds.receive(tar),
+      build: (input, call) => builds.build(input, call),
       importTar: (name, tar, call) => images.importTar(name, tar, call),
       commit: (input, call) => commits.commit(input, call),
       push: (ref, to, call) => images.push(ref, to, call),

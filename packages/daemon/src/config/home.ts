@@ -76,6 +76,10 @@ export class Home {
     return join(this.directory, 'transfer');
   }
   /** Files on their way in, until they are known to be whole. */
+  /** Files that builds were sent, and what they keep for the next one. */
+  get buildsDir(): string {
+    return join(this.directory, 'builds');
+  }
   get importsDir(): string {
     return join(this.directory, 'imports');
   }

@@ -1,3 +1,4 @@
+import type { BuildEvent } from '@coppice/protocol';
 import type { LayerProgress, PushProgress } from '@coppice/runtime';
 import type { CallOptions, Principal, Progress, Services } from '../services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
@@ -143,6 +144,12 @@ export const createHandlers = (services: Services): Handlers => ({
         }),
       { progress: layerEvent, result: (image) => ({ type: 'image', image }) },
     ),
+  sendBuildContext: ({ upload }) => services.images.sendContext(upload),
+  buildImage: async ({ body, signal }) =>
+    progressEvents(
+      (report: (event: BuildEvent) => void) => services.images.build(body, { signal, onEvent: report }),
+      { progress: (event) => event, result: (image) => ({ type: 'image', image }) },
+    ),
   commitImage: ({ body, ...call }) => services.images.commit(body, optionsOf(call)),
   pushImage: async ({ params, body, signal }) =>
     progressEvents(
@@ -154,7 +161,7 @@ export const createHandlers = (services: Services): Handlers => ({
     ...(await services.images.export(params.image)),
     contentType: 'application/x-tar',
   }),
-  pruneImages: ({ body }) => services.images.prune(body.all),
+  pruneImages: ({ body }) => services.images.prune(body),
   listRegistries: () => items(services.registries.list()),
   loginRegistry: ({ body, signal }) => services.registries.login(body, signal),
   logoutRegistry: ({ params }) => done(services.registries.logout(params.registry)),

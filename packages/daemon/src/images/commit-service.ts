@@ -8,26 +8,31 @@ import type { ImageService } from './image-service.ts';
 export class CommitService {
   readonly #trees: TreeAccess;
   readonly #images: ImageService;
+  readonly #now: () => number;
 
-  constructor(trees: TreeAccess, images: ImageService) {
+  constructor(trees: TreeAccess, images: ImageService, now: () => number) {
     this.#trees = trees;
     this.#images = images;
+    this.#now = now;
   }
 
   /** Files alone: neither memory nor the environment of the sandbox, which may hold secrets. */
   commit(input: z.output<typeof commitImageSchema>, options: CallOptions = {}): Promise<Image> {
     const { from, name, comment } = input;
-    return this.#trees.with(from, options.signal, ({ imageId, tree, label }) =>
-      this.#images.commit(
+    const createdAt = new Date(this.#now()).toISOString();
+    return this.#trees.with(from, options.signal, ({ imageId, tree, label }) => {
+      const entry = { created: createdAt, created_by: `coppice images commit ${label}` };
+      return this.#images.compose(
         {
           name,
           baseId: imageId,
           upperDir: tree.upperDir,
-          of: label,
-          ...(comment === undefined ? {} : { comment: { comment } }),
+          createdAt,
+          source: { kind: 'commit', of: label },
+          history: [comment === undefined ? entry : { ...entry, comment }],
         },
         options,
-      ),
-    );
+      );
+    });
   }
 }

@@ -3,7 +3,8 @@ import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { CoppiceError, type Image, type makeImageSchema } from '@coppice/protocol';
 import type {
-  CommitInput,
+  ComposeInput,
+  ConfigSection,
   ImageProgress,
   ImageRoot,
   ImageSettings,
@@ -165,10 +166,20 @@ export class ImageService {
   }
 
   /** Makes an image of another one and what was changed since. */
-  async commit(input: CommitInput, options: CallOptions = {}): Promise<Image> {
+  async compose(input: ComposeInput, options: CallOptions = {}): Promise<Image> {
     return this.#claimed(input.baseId, async () =>
-      this.#made(await this.#store.commit(input, this.#buildOptions(input.name, options))),
+      this.#made(await this.#store.compose(input, this.#buildOptions(input.name, options))),
     );
+  }
+
+  /** An image without any files. */
+  async scratch(): Promise<Image> {
+    return this.#made(await this.#store.scratch());
+  }
+
+  /** What the image says about processes, with all that nobody here knows of. */
+  config(imageId: string): Promise<ConfigSection> {
+    return this.#store.config(imageId);
   }
 
   async push(
@@ -367,6 +378,8 @@ function sourceText(source: ImageSource): string {
       return `debian:${source.suite}`;
     case 'registry':
       return source.reference;
+    case 'build':
+      return 'build';
     case 'commit':
       return `commit of ${source.of}`;
     case 'archive':

@@ -14,7 +14,7 @@ import { ImageDirectory } from './image-directory.ts';
 import { checkImageName, checkImportName, checkLayeredName } from './image-name.ts';
 import type { LayeredContent, LayeredImages, PullProgress } from './layered-images.ts';
 import { readManifest } from './manifest.ts';
-import { type ConfigSection, composeImage } from './oci/compose-image.ts';
+import { type Addition, type ConfigSection, composeImage } from './oci/compose-image.ts';
 import type { ImageSettings } from './oci/image-settings.ts';
 import { machinePlatform } from './oci/platform.ts';
 import type { ImageDocuments } from './oci/pull-image.ts';
@@ -36,15 +36,18 @@ export interface ImageStoreOptions {
 export const defaultMaxBytes = 64 * 2 ** 30;
 export const defaultMaxEntries = 4_000_000;
 
-export interface CommitInput {
+export interface ComposeInput {
   readonly name: string;
   readonly baseId: string;
-  readonly upperDir: string;
-  /** What it is made of, for people. */
-  readonly of: string;
-  readonly comment?: { readonly comment: string };
-  readonly config?: { readonly config: ConfigSection };
+  readonly upperDir?: string;
+  readonly createdAt: string;
+  readonly source: Extract<ImageSource, { kind: 'commit' | 'build' }>;
+  readonly history: Addition['history'];
+  /** In place of what the base says. */
+  readonly config?: ConfigSection;
 }
+
+const scratchName = 'scratch:latest';
 
 type FillRootfs = (rootfs: string) => Promise<BuiltRootfs>;
 
@@ -259,23 +262,57 @@ export class ImageStore {
   }
 
   /**
-   * Makes an image of another one and a directory of changes, as the upper of an overlay has them. The base keeps its layers as they
-   * are; one that has none becomes a layer itself.
+   * Makes an image of another one and, where there is one, a directory of changes as the upper of an overlay has them. The base keeps
+   * its layers as they are; one that has none becomes a layer itself. What a build made before is not packed again.
    */
-  async commit(input: CommitInput, options: PullProgress = {}): Promise<Image> {
+  async compose(input: ComposeInput, options: PullProgress = {}): Promise<Image> {
     const name = checkLayeredName(input.name);
+    const { source } = input;
     return this.#withLayers(name, async (layered) => {
-      const base = await this.documents(input.baseId, options);
-      const packed = await layered.pack(input.upperDir, options.signal);
-      const createdAt = this.#now().toISOString();
-      const entry = { created: createdAt, created_by: `coppice images commit ${input.of}`, ...input.comment };
-      const addition = { createdAt, layers: [packed], history: [entry], ...input.config };
-      const documents = composeImage(base, addition, machinePlatform());
+      const same = source.kind === 'build' ? await this.#built(source.key) : undefined;
+      const documents =
+        same === undefined
+          ? await this.#composed(input, layered, options)
+          : await this.#directory.readDocuments(same.id);
       const content = await layered.takeDocuments(documents, name, options);
-      return this.#exclusively(name, () =>
-        this.#takeLayered(name, { kind: 'commit', of: input.of }, content, layered),
-      );
+      return this.#exclusively(name, () => this.#takeLayered(name, source, content, layered));
     });
+  }
+
+  async #composed(
+    { baseId, upperDir, createdAt, history, config }: ComposeInput,
+    layered: LayeredImages,
+    options: PullProgress,
+  ): Promise<ImageDocuments> {
+    const base = await this.documents(baseId, options);
+    const layers = upperDir === undefined ? [] : [await layered.pack(upperDir, options.signal)];
+    const addition = { createdAt, layers, history, ...(config === undefined ? {} : { config }) };
+    return composeImage(base, addition, machinePlatform());
+  }
+
+  async #built(key: string): Promise<Image | undefined> {
+    return (await this.list()).find(({ source }) => source.kind === 'build' && source.key === key);
+  }
+
+  /** The image that has no files: what `FROM scratch` stands on. */
+  async scratch(): Promise<Image> {
+    const known = await this.find(scratchName);
+    if (known !== undefined) return known;
+    const createdAt = new Date(0).toISOString();
+    const documents = composeImage(undefined, { createdAt, layers: [], history: [] }, machinePlatform());
+    return this.#withLayers(scratchName, async (layered) => {
+      const content = await layered.takeDocuments(documents, scratchName, {});
+      const source = { kind: 'build', key: 'scratch' } as const;
+      return this.#exclusively(scratchName, () => this.#takeLayered(scratchName, source, content, layered));
+    });
+  }
+
+  /** What an image says about processes, as it stands in its configuration; empty where it says nothing. */
+  async config(id: string): Promise<ConfigSection> {
+    const image = await this.get(id);
+    if (image.layers === undefined) return {};
+    const { configBytes } = await this.#directory.readDocuments(image.id);
+    return (JSON.parse(configBytes.toString('utf8')) as { config?: ConfigSection }).config ?? {};
   }
 
   /** What an image says of itself, with all packed layers here; an image of one directory is packed when it is first asked for. */

@@ -36,6 +36,8 @@ export type ImageSource =
   | { readonly kind: 'host' }
   | { readonly kind: 'directory'; readonly path: string }
   | { readonly kind: 'archive'; readonly format: 'tar' | 'gzip' | 'zstd' | 'docker' | 'oci' }
+  /** From a Dockerfile. The key is of everything that it was made of. */
+  | { readonly kind: 'build'; readonly key: string }
   /** Made of a snapshot or a sandbox. */
   | { readonly kind: 'commit'; readonly of: string }
   | { readonly kind: 'debian'; readonly suite: string }

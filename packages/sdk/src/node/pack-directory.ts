@@ -13,24 +13,35 @@ const permissionBits = 0o7777;
 type EntryHeader = Partial<Header> & Pick<Header, 'name'>;
 
 /** A directory of this machine as a tar stream, read as the other end takes it. */
-export const packDirectory = (directory: string, onProgress?: Progress): Readable => {
+export const packDirectory = (directory: string, onProgress?: Progress, choice = everything): Readable => {
   const archive = pack();
-  new Packer(archive, directory, onProgress).run().then(
+  new Packer(archive, directory, onProgress, choice).run().then(
     () => archive.finalize(),
     (error: Error) => archive.destroy(error),
   );
   return Readable.from(archive, { objectMode: false });
 };
 
+/** Which entries are packed, by their paths below the directory. */
+interface Choice {
+  takes(path: string): boolean;
+  /** Whether anything below a directory may be taken. */
+  enters(path: string): boolean;
+}
+
+const everything: Choice = { takes: () => true, enters: () => true };
+
 class Packer {
   readonly #archive: Pack;
   readonly #root: string;
   readonly #onProgress: Progress | undefined;
+  readonly #choice: Choice;
   readonly #links = new Map<string, string>();
   #files = 0;
   #bytes = 0;
 
-  constructor(archive: Pack, root: string, onProgress: Progress | undefined) {
+  constructor(archive: Pack, root: string, onProgress: Progress | undefined, choice: Choice) {
+    this.#choice = choice;
     this.#archive = archive;
     this.#root = root;
     this.#onProgress = onProgress;
@@ -49,6 +60,10 @@ class Packer {
 
   async #entry(name: string, entry: Dirent): Promise<void> {
     const path = join(this.#root, name);
+    if (!this.#choice.takes(name)) {
+      if (entry.isDirectory() && this.#choice.enters(name)) await this.#directory(name);
+      return;
+    }
     const stats = await lstat(path);
     const header: EntryHeader = { name, mode: stats.mode & permissionBits, mtime: stats.mtime };
     if (entry.isDirectory()) {

@@ -18,6 +18,7 @@ const nextByCode: Readonly<Record<ErrorCode, string>> = {
   no_match: 'Call file_read, and quote the text exactly as it is in the file.',
   too_large: 'Send less at once, or move a file with file_upload and file_download.',
   unsupported: 'This machine cannot do that; go on without it, or ask the user to run `coppice doctor`.',
+  build_failed: 'Read the output of the step that failed, correct the Dockerfile, and build again.',
   unsafe: 'Nothing was written. Use a path without symbolic links inside the allowed directory.',
   limit_reached: 'Call workspace_list, and workspace_destroy what is no longer needed.',
   rate_limited: 'Wait a moment, then call again.',

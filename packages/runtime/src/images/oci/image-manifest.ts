@@ -46,6 +46,10 @@ const configSchema = z.object({
       ExposedPorts: z.record(z.string(), z.unknown()).nullish(),
       Labels: z.record(z.string(), z.string()).nullish(),
       StopSignal: z.string().nullish(),
+      Volumes: z.record(z.string(), z.unknown()).nullish(),
+      Shell: z.array(z.string()).nullish(),
+      Healthcheck: z.record(z.string(), z.unknown()).nullish(),
+      OnBuild: z.array(z.string()).nullish(),
     })
     .nullish(),
   rootfs: z.object({ type: z.literal('layers'), diff_ids: z.array(digestSchema).max(1000) }),
