@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { request as httpRequest } from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { type Heard, ScriptedUpstream } from '../src/index.ts';
-import { type RunningGateway, realKey, startGateway } from './running-gateway.ts';
+import { close, listen, type RunningGateway, realKey, startGateway, urlOf } from './running-gateway.ts';
 
 interface Stage extends AsyncDisposable {
   readonly gateway: RunningGateway;
@@ -160,6 +160,72 @@ test('a body that is too large or compressed is refused, and the next request is
   expect(await post(gzipSync('{"model":"cheap"}'), { 'content-encoding': 'gzip' })).toBe(400);
   expect(await post('{"model":"cheap","messages":[]}')).toBe(200);
   expect(it.heard).toHaveLength(1);
+});
+
+test('requests that wait are bounded in memory, for each sandbox by itself', async () => {
+  const waiting: (() => void)[] = [];
+  const upstream = await listen((request, response) => {
+    request.resume();
+    waiting.push(() => response.writeHead(200, { 'content-type': 'application/json' }).end('{}'));
+  });
+  try {
+    await using gateway = await startGateway({
+      config: { upstreams: [{ name: 'a', kind: 'anthropic', url: urlOf(upstream) }] },
+      priceFile: { models: { '*': { input: 1, output: 1 } } },
+      limits: { bodyBytesAtOncePerSandbox: 250_000, bodyBytesAtOnce: 300_000 },
+    });
+    const ask = async (sandbox: string): Promise<number> => {
+      const body = JSON.stringify({ model: 'm', messages: ['x'.repeat(100_000)] });
+      const headers = { 'x-test-caller': JSON.stringify({ sandbox }) };
+      try {
+        return (await fetch(`${gateway.url}/v1/messages`, { method: 'POST', headers, body })).status;
+      } catch {
+        return 429; // the connection was closed before all of it was sent
+      }
+    };
+    const two = [ask('greedy'), ask('greedy')];
+    await vi.waitUntil(() => waiting.length === 2, { timeout: 60_000 });
+    expect(await ask('greedy')).toBe(429);
+    expect(await ask('other')).toBe(429);
+    for (const answer of waiting.splice(0)) answer();
+    expect(await Promise.all(two)).toEqual([200, 200]);
+    const again = ask('greedy');
+    await vi.waitUntil(() => waiting.length === 1, { timeout: 60_000 });
+    waiting[0]!();
+    expect(await again).toBe(200);
+  } finally {
+    await close(upstream);
+  }
+});
+
+test('answers in the background, which nobody could meter, are refused', async () => {
+  await using it = await stage();
+  const body = '{"model":"cheap","input":"hi","background":true}';
+  const answer = await fetch(`${it.gateway.url}/v1/responses`, { method: 'POST', body });
+  expect(answer.status).toBe(400);
+  expect(it.heard).toEqual([]);
+});
+
+test('a ledger that cannot be written lets nothing leave, and ends no gateway', async () => {
+  await using it = await stage();
+  const body = '{"model":"cheap","messages":[]}';
+  const post = (): Promise<Response> => fetch(`${it.gateway.url}/v1/messages`, { method: 'POST', body });
+  it.gateway.database.exec(
+    'CREATE TRIGGER no_room BEFORE INSERT ON begun BEGIN SELECT RAISE(ABORT, "no room"); END',
+  );
+  const refused = await post();
+  expect(refused.status).toBe(502);
+  expect(await refused.json()).toMatchObject({ type: 'error', error: { message: 'the gateway failed' } });
+  expect(it.heard).toEqual([]);
+  it.gateway.database.exec('DROP TRIGGER no_room');
+  it.gateway.database.exec(
+    'CREATE TRIGGER no_room BEFORE INSERT ON settled BEGIN SELECT RAISE(ABORT, "no room"); END',
+  );
+  await expect(post().then((answer) => answer.text())).rejects.toThrow();
+  it.gateway.database.exec('DROP TRIGGER no_room');
+  expect((await post()).status).toBe(200);
+  // The call that could not be settled is settled at the next start.
+  expect(it.gateway.ledger.recover()).toBe(1);
 });
 
 test('curl streams through the gateway byte for byte', async ({ skip }) => {

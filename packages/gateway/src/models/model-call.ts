@@ -175,7 +175,10 @@ export class ModelCall {
       return { done: true };
     } catch (error) {
       const known = error instanceof NoAnswer ? error : new NoAnswer('the gateway failed', !isSent, error);
-      return this.#noAnswer(attempt, upstream, known);
+      const outcome = this.#noAnswer(attempt, upstream, known);
+      // Nothing is sent again once an answer has begun.
+      if (isSent) throw error;
+      return outcome;
     }
   }
 
@@ -215,6 +218,7 @@ export class ModelCall {
     body.letGo();
     const reader = new AnswerReader(dialect, contentType);
     const isAdded = dialect.isAddedEvent?.(request, fields);
+    if (isAdded !== undefined) delete answer.headers['content-length'];
     this.#response.writeHead(status, answer.headers);
     this.#response.flushHeaders();
     const end = await relay(answer.body, this.#response, {
@@ -358,7 +362,7 @@ export class ModelCall {
     });
     const mayWait = again.has(status) && !isLastTry && waitMs <= upstream.max_retry_wait_s * 1_000;
     if (mayWait || (!isLastUpstream && (again.has(status) || elsewhere.has(status)))) {
-      answer.body.resume();
+      answer.body.destroy(); // it may be as long as it likes
       const why = `the upstream ${upstream.name} answers with status ${status}`;
       return { done: false, waitMs: mayWait ? waitMs : undefined, why };
     }

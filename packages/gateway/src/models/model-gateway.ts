@@ -4,17 +4,18 @@ import type { Budgets } from '../budgets/budgets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Prices } from '../prices/prices.ts';
 import type { Recordings } from '../recordings/recordings.ts';
+import { BodyRoom } from './body-room.ts';
 import type { Caller } from './caller.ts';
-import type { Asked, Dialect, ErrorKind } from './dialect.ts';
+import type { Dialect, ErrorKind } from './dialect.ts';
 import { anthropic } from './dialects/anthropic.ts';
 import { gemini } from './dialects/gemini.ts';
 import { dialects } from './dialects/index.ts';
 import { openaiChat } from './dialects/openai-chat.ts';
 import type { ModelEvent } from './events.ts';
 import { RunHabits } from './habits.ts';
-import { type CallParts, type CallQuestion, ModelCall } from './model-call.ts';
+import { type CallParts, ModelCall } from './model-call.ts';
 import { modelListAnswer } from './model-list.ts';
-import { findFields, RequestBody, readBody } from './request-body.ts';
+import { findFields, RequestBody } from './request-body.ts';
 import { sendError } from './send-error.ts';
 import { UpstreamConnections } from './upstream-request.ts';
 import type { Upstreams } from './upstreams.ts';
@@ -37,12 +38,17 @@ export interface GatewayLimits {
   readonly requestBytes: number;
   readonly callsAtOnce: number;
   readonly callsAtOncePerSandbox: number;
+  /** Bytes of requests that are in memory: until the answer begins, as they may have to be sent again. */
+  readonly bodyBytesAtOnce: number;
+  readonly bodyBytesAtOncePerSandbox: number;
 }
 
 const usualLimits: GatewayLimits = {
   requestBytes: 64 * 1024 * 1024,
   callsAtOnce: 4_096,
   callsAtOncePerSandbox: 128,
+  bodyBytesAtOnce: 512 * 1024 * 1024,
+  bodyBytesAtOncePerSandbox: 128 * 1024 * 1024,
 };
 
 const errorKinds: Partial<Record<ErrorCode, ErrorKind>> = {
@@ -56,13 +62,15 @@ const errorKinds: Partial<Record<ErrorCode, ErrorKind>> = {
 
 /** Answers what libraries of model vendors ask for, and keeps account of it. */
 export class ModelGateway {
-  readonly #parts: CallParts;
+  #parts: CallParts;
+  readonly #room: BodyRoom;
   readonly #limits: GatewayLimits;
   readonly #running = new Map<string, number>();
   #runningInAll = 0;
 
   constructor(parts: GatewayParts) {
     this.#limits = { ...usualLimits, ...parts.limits };
+    this.#room = new BodyRoom(this.#limits.bodyBytesAtOnce, this.#limits.bodyBytesAtOncePerSandbox);
     this.#parts = {
       ...parts,
       keyOf: (name) => parts.keyOf(name),
@@ -71,6 +79,11 @@ export class ModelGateway {
       habits: new RunHabits(parts.ledger),
       connections: new UpstreamConnections(),
     };
+  }
+
+  /** For calls that begin from now on. Those that run go on as they began. */
+  configure(changes: Partial<Pick<GatewayParts, 'upstreams' | 'prices' | 'recordings'>>): void {
+    this.#parts = { ...this.#parts, ...changes };
   }
 
   /** Who calls was found out before, by network address and token. Never rejects: every failure is an answer. */
@@ -85,8 +98,19 @@ export class ModelGateway {
       if (asked === undefined)
         throw new CoppiceError('not_found', `the gateway does not answer ${method} ${path}`);
       await this.#counted(caller, async () => {
-        const call = await this.#read(request, dialect, asked, path + query, caller);
-        await new ModelCall(this.#parts, call, request, response).run();
+        const body = new RequestBody(
+          (bytes) => this.#room.take(caller.sandbox, bytes),
+          (bytes) => this.#room.give(caller.sandbox, bytes),
+        );
+        try {
+          await body.read(request, this.#limits.requestBytes);
+          const fields = findFields(dialect, body.bytes);
+          const asks = dialect.readRequest(asked, fields);
+          const call = { dialect, asked, caller, path: path + query, body, fields, request: asks };
+          await new ModelCall(this.#parts, call, request, response).run();
+        } finally {
+          body.letGo();
+        }
       });
     } catch (error) {
       this.#refuse(dialect, response, caller, error);
@@ -96,18 +120,6 @@ export class ModelGateway {
   /** Ends the connections to upstreams that nobody uses. */
   close(): void {
     this.#parts.connections.close();
-  }
-
-  async #read(
-    request: IncomingMessage,
-    dialect: Dialect,
-    asked: Asked,
-    path: string,
-    caller: Caller,
-  ): Promise<CallQuestion> {
-    const body = new RequestBody(await readBody(request, this.#limits.requestBytes));
-    const fields = findFields(dialect, body.bytes);
-    return { dialect, asked, caller, path, body, fields, request: dialect.readRequest(asked, fields) };
   }
 
   /** Says whether it was a question for models. */
@@ -146,7 +158,7 @@ export class ModelGateway {
     // The text of an error that is not ours may say too much.
     const message = known === undefined ? 'the gateway failed' : sentence(known);
     this.#parts.emit({ type: 'model.refused', caller, reason: known?.code ?? 'internal', message });
-    response.setHeader('connection', 'close'); // what is left of the request is not read
+    if (!response.headersSent) response.setHeader('connection', 'close'); // what is left of the request is not read
     sendError(dialect, response, kind, message);
   }
 }

@@ -5,12 +5,19 @@ import { type Found, JsonScanner } from './json-scanner.ts';
 
 /** The bytes of a request. They are let go once an answer has begun, as streams last longer than anybody needs them. */
 export class RequestBody {
-  readonly length: number;
   #bytes: Buffer | undefined;
+  #length = 0;
+  readonly #take: (bytes: number) => void;
+  readonly #give: (bytes: number) => void;
 
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
-    this.length = bytes.length;
+  /** `take` is asked for room before anything is kept, and throws where there is none; `give` gets it back. */
+  constructor(take: (bytes: number) => void, give: (bytes: number) => void) {
+    this.#take = take;
+    this.#give = give;
+  }
+
+  get length(): number {
+    return this.#length;
   }
 
   get bytes(): Buffer {
@@ -18,29 +25,36 @@ export class RequestBody {
     return this.#bytes;
   }
 
-  letGo(): void {
-    this.#bytes = undefined;
+  /** Reads it whole, as it may be sent more than once, and never more than the limit. */
+  async read(request: IncomingMessage, maxBytes: number): Promise<void> {
+    const tooLarge = (): CoppiceError =>
+      new CoppiceError('too_large', `the request is larger than ${maxBytes} bytes`);
+    const encoding = request.headers['content-encoding'];
+    if (encoding !== undefined && encoding !== 'identity')
+      throw new CoppiceError(
+        'invalid_argument',
+        `a body with content-encoding ${encoding} is not read here`,
+        {
+          hint: 'Send it without compression.',
+        },
+      );
+    if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge();
+    const chunks: Buffer[] = [];
+    this.#bytes = Buffer.alloc(0);
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      if (this.#length + chunk.length > maxBytes) throw tooLarge();
+      this.#take(chunk.length);
+      this.#length += chunk.length;
+      chunks.push(chunk);
+    }
+    this.#bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   }
-}
 
-/** Reads a body whole, as it may be sent more than once, and never more than the limit. */
-export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const encoding = request.headers['content-encoding'];
-  if (encoding !== undefined && encoding !== 'identity')
-    throw new CoppiceError('invalid_argument', `a body with content-encoding ${encoding} is not read here`, {
-      hint: 'Send it without compression.',
-    });
-  const tooLarge = (): CoppiceError =>
-    new CoppiceError('too_large', `the request is larger than ${maxBytes} bytes`);
-  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge();
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > maxBytes) throw tooLarge();
-    chunks.push(chunk);
+  letGo(): void {
+    if (this.#bytes === undefined) return;
+    this.#bytes = undefined;
+    this.#give(this.#length);
   }
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
 }
 
 /**

@@ -1,3 +1,4 @@
+import { CoppiceError } from '@coppice/protocol';
 import type {
   Asked,
   Changes,
@@ -31,10 +32,16 @@ export const openaiResponses: Dialect = {
       model: { take: 'value', name: 'model' },
       stream: { take: 'value', name: 'stream' },
       max_output_tokens: { take: 'value', name: 'max_output_tokens' },
+      background: { take: 'value', name: 'background' },
     },
   },
 
   readRequest(_asked, fields): ModelRequest {
+    // Such an answer is made, and billed, after the request has ended.
+    if (booleanField(fields, 'background'))
+      throw new CoppiceError('invalid_argument', 'answers in the background cannot be metered', {
+        hint: 'Leave `background` out.',
+      });
     return {
       model: modelName(stringField(fields, 'model')),
       stream: booleanField(fields, 'stream'),

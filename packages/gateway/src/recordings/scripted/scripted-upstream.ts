@@ -5,7 +5,6 @@ import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
 import type { Dialect, DialectName } from '../../models/dialect.ts';
 import { dialects } from '../../models/dialects/index.ts';
-import { readBody } from '../../models/request-body.ts';
 import { noUsage, type Usage } from '../../models/usage.ts';
 import { anthropicVoice } from './anthropic-voice.ts';
 import { chatVoice } from './chat-voice.ts';
@@ -63,7 +62,8 @@ export class ScriptedUpstream implements AsyncDisposable {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = request.url ?? '/';
-    const body = (await readBody(request, 256 * 1024 * 1024)).toString('utf8');
+    let body = '';
+    for await (const chunk of request.setEncoding('utf8')) body += chunk;
     this.#onHeard({ path, headers: request.headers, body });
     const pathname = path.split('?', 1)[0]!;
     const dialect = dialects.find((one) => one.asked(request.method ?? '', pathname) !== undefined);
