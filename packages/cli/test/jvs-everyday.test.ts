@@ -254,3 +254,92 @@ describe('help and options', () => {
     }
   });
 });
+
+describe('init --adopt', () => {
+  test('makes a directory with files in it a workspace, and whoever stands in it is in the worktree', async () => {
+    for (const place of places()) {
+      counter += 1;
+      const root = join(place, `mine-${counter}`);
+      await mkdir(join(root, 'd'), { recursive: true });
+      await writeFile(join(root, 'd/f'), 'mine');
+      const before = await digestOf(root);
+      const plain = await jvs.jvs(['init', `mine-${counter}`], { cwd: place });
+      expect(plain).toMatchObject({ code: 6 });
+      expect(plain.stderr).toContain('--adopt');
+      const done = await jvs.bash('jvs init . --adopt; cat d/f; env pwd -P; jvs snapshot one', { cwd: root });
+      expect(done.code).toBe(0);
+      expect(done.stdout).toContain(`mine${root}/main\n`);
+      expect(await digestOf(join(root, 'main'))).toBe(before);
+      expect((await readdir(root)).sort()).toEqual(['.jvs', 'main']);
+      expect(await readdir(place)).not.toContain(`mine-${counter}.jvs-init`);
+      expect((await jvs.jvs(['init', `mine-${counter}`, '--adopt'], { cwd: place })).code).toBe(6);
+      expect((await jvs.jvs(['init', 'nothing', '--adopt'], { cwd: place })).code).toBe(5);
+      expect(await jvs.json(['doctor', '--strict'], { cwd: root })).toMatchObject({
+        healthy: true,
+        findings: [],
+      });
+    }
+  });
+
+  test('leaves the directory as it was where it fails', async () => {
+    const root = join(jvs.work, 'as-it-was');
+    await mkdir(root);
+    await writeFile(join(root, 'f'), 'mine');
+    const refused = await jvs.jvs(['init', 'as-it-was', '--adopt', '--engine', 'juicefs-clone']);
+    expect(refused.code).toBe(11);
+    expect(await readdir(root)).toEqual(['f']);
+    expect(await readdir(jvs.work)).not.toContain('as-it-was.jvs-init');
+  });
+});
+
+describe('names that are not UTF-8', () => {
+  test('can be given as paths to snapshot, restore and restore --to', async () => {
+    const cwd = await fresh();
+    const done = await jvs.bash(
+      String.raw`mkdir $'d\xff'; echo 1 > $'d\xff/f\xfe'; echo 1 > other
+jvs snapshot part --tag part --paths $'d\xff/f\xfe'
+echo 2 > $'d\xff/f\xfe'; echo 2 > other
+jvs snapshot two
+jvs restore part
+cat $'d\xff/f\xfe' other
+jvs restore two --paths $'d\xff'
+jvs restore part --to ../out --paths $'d\xff/f\xfe'
+cat $'d\xff/f\xfe' $'../out/d\xff/f\xfe'
+jvs cat $'part:d\xff/f\xfe'
+if jvs snapshot none --paths $'nothing\xff'; then exit 1; fi`,
+      { cwd },
+    );
+    expect({ code: done.code, stderr: done.stderr }).toMatchObject({ code: 0 });
+    expect(done.stdout).toMatch(/\n1\n2\n[\s\S]*\n2\n1\n1\n$/);
+  });
+});
+
+describe('completion', () => {
+  test('knows tags, ids and worktrees, and runs nothing that a tag says', async () => {
+    const cwd = await fresh();
+    await jvs.ok(['snapshot', 'one', '--tag', 'baseline', '--tag', '$(>pwned)'], { cwd });
+    await jvs.ok(['worktree', 'fork', 'side'], { cwd });
+    const complete = async (...words: string[]): Promise<string[]> => {
+      const { stdout, code } = await jvs.bash(
+        `set +eu; source <(jvs completion bash); COMP_WORDS=(jvs ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _jvs; printf '%s\\n' "\${COMPREPLY[@]}"`,
+        { cwd },
+      );
+      expect(code).toBe(0);
+      return stdout.trim().split('\n');
+    };
+    expect(await complete('restore', 'base')).toEqual(['baseline']);
+    const [{ snapshot_id: id } = { snapshot_id: '' }] = await jvs.json<{ snapshot_id: string }[]>(
+      ['history'],
+      {
+        cwd,
+      },
+    );
+    expect(await complete('restore', id.slice(0, 6))).toEqual([id.slice(0, 8)]);
+    expect(await complete('restore', '')).toContain('HEAD');
+    expect(await complete('history', '--tag', '')).toContain('baseline');
+    expect(await complete('worktree', 'remove', 'si')).toEqual(['side']);
+    expect(await complete('sta')).toEqual(['status']);
+    expect(await complete('restore', '--dis')).toEqual(['--discard']);
+    expect(await readdir(cwd)).not.toContain('pwned');
+  });
+});

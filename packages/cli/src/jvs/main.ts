@@ -1,4 +1,5 @@
 import { treeFailure } from '@coppice/store/workspaces';
+import { exactArguments } from './exact-arguments.ts';
 import { explain, runJvs } from './run.ts';
 
 for (const stream of [process.stdout, process.stderr]) {
@@ -16,7 +17,7 @@ try {
   // It is gone; commands that need it say so.
 }
 const io = { cwd, env: process.env, stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };
-const argv = process.argv.slice(2);
+const argv = exactArguments(process.argv.slice(2));
 
 // What coppice-tree did by itself, and failed at: it is for this program to explain (native/tree/direct.h).
 const { JVS_FAILURE: failure } = process.env;

@@ -18,6 +18,8 @@ export interface CreateWorkspaceOptions {
   readonly engine?: string | undefined;
   /** Used where it can be had. */
   readonly preferredEngine?: string | undefined;
+  /** It gets a directory for its worktree that is not a subvolume. */
+  readonly plainDirectory?: boolean;
   readonly notice: (message: string) => void;
   readonly mountsFile?: string;
 }
@@ -66,7 +68,7 @@ export const createWorkspace = async (
   if (existed) await clearHalfMade(root, options.notice);
   if (existed && readdirSync(root).length > 0) {
     throw new CoppiceError('name_taken', `${root} exists already and is not empty`, {
-      hint: 'Choose another name, or go into it with cd when it is a workspace.',
+      hint: `Choose another name. To make a workspace of it: jvs init ${options.name} --adopt moves what is in it to ${options.name}/main.`,
     });
   }
   const outer = around(parent);
@@ -77,13 +79,14 @@ export const createWorkspace = async (
     for (const folder of [layout.control, ...layout.folders]) mkdirSync(folder, { mode: 0o700 });
     const probe = await probeEngines(program, root, layout.temporary, options.mountsFile);
     // A subvolume inside a worktree would be left out of the snapshots of that worktree.
-    const possible = outer ? probe.engines.filter((engine) => engine !== 'btrfs') : probe.engines;
+    const plain = outer !== undefined || options.plainDirectory === true;
+    const possible = plain ? probe.engines.filter((engine) => engine !== 'btrfs') : probe.engines;
     if (outer) options.notice(`this is inside the workspace ${outer}, and will be part of its snapshots`);
     const best = possible[0] ?? 'copy';
     const engine = asked && possible.includes(asked) ? asked : best;
     const requested = asked === engine ? null : asked;
     if (requested) {
-      const problem = `the engine ${requested} cannot be used here (${probe.lacks[requested] ?? 'inside another workspace'})`;
+      const problem = `the engine ${requested} cannot be used here (${probe.lacks[requested] ?? (outer ? 'inside another workspace' : 'the directory is not a subvolume')})`;
       if (options.engine !== undefined) {
         throw new CoppiceError('unsupported', problem, {
           hint: `Leave out --engine to use ${engine}, or choose one of: ${possible.join(', ')}.`,

@@ -3,6 +3,7 @@
 export { pathBytes, pathText } from '../trees/path-text.ts';
 export type { EntryChange } from '../trees/tree-difference.ts';
 export { treeFailure } from '../trees/tree-program.ts';
+export { adoptDirectory } from './adopt-directory.ts';
 export type { CollectionPlan, CollectionResult } from './collect-garbage.ts';
 export { createWorkspace } from './create-workspace.ts';
 export { destroyWorkspace } from './destroy-workspace.ts';

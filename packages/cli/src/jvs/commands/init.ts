@@ -1,11 +1,18 @@
-import { createWorkspace } from '@coppice/store/workspaces';
+import { realpathSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { adoptDirectory, createWorkspace } from '@coppice/store/workspaces';
 import type { JvsCommand } from '../command.ts';
 
 export const init: JvsCommand = {
   name: 'init',
-  usage: 'NAME [--engine ENGINE]',
+  usage: 'NAME [--engine ENGINE] [--adopt]',
   summary: 'make the directory NAME a workspace, with a first worktree NAME/main',
   options: [
+    {
+      name: 'adopt',
+      kind: 'flag',
+      help: 'NAME is a directory with files in it: move them to NAME/main. `.` is the current one',
+    },
     {
       name: 'engine',
       kind: 'value',
@@ -16,9 +23,12 @@ export const init: JvsCommand = {
   least: 1,
   most: 1,
   async run(context) {
-    const [name = ''] = context.args.words;
-    const { root, ...repository } = await createWorkspace({
-      parent: context.directory,
+    const [word = ''] = context.args.words;
+    const here = realpathSync(context.directory);
+    const [parent, name] = word === '.' ? [dirname(here), basename(here)] : [here, word];
+    const make = context.args.has('adopt') ? adoptDirectory : createWorkspace;
+    const { root, ...repository } = await make({
+      parent,
       name,
       engine: context.args.value('engine'),
       preferredEngine: context.io.env.JVS_ENGINE,
@@ -26,7 +36,7 @@ export const init: JvsCommand = {
     });
     context.answer({ ...repository, repo_root: root, warnings: context.warnings }, () => [
       `The workspace ${name} is ready (engine ${repository.engine}).`,
-      `Go on with: cd ${name}/main`,
+      word === '.' ? 'You are in its worktree now.' : `Go on with: cd ${name}/main`,
     ]);
     return 0;
   },
