@@ -10,7 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "../tree/blake3.h"
+#include "../lib/hash.h"
 
 /* Beyond this a file's attributes are not compared or carried: a sandbox must not be able to fill our memory with them. */
 #define ALL_VALUES_MAX (1u << 20)

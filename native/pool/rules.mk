@@ -1,5 +1,5 @@
 PROGRAMS += $(BUILD)/coppice-pool
 
-$(BUILD)/coppice-pool: $(wildcard pool/*.c) tree/blake3.c lib/descent.c lib/remove.c lib/write.c pool/pool.h tree/blake3.h $(wildcard lib/*.h) | $(BUILD)
-	$(CC) $(CFLAGS) -pthread -o $@.new $(filter %.c,$^)
+$(BUILD)/coppice-pool: $(wildcard pool/*.c) lib/descent.c lib/hash.c lib/remove.c lib/write.c pool/pool.h $(wildcard lib/*.h) $(BLAKE3_LIBRARY) | $(BUILD)
+	$(CC) $(CFLAGS) -pthread -o $@.new $(filter %.c,$^) $(BLAKE3_LIBRARY)
 	mv $@.new $@

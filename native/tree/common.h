@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "blake3.h"
+#include "../lib/hash.h"
 
 struct buf {
   uint8_t *data;

@@ -22,7 +22,6 @@
 
 void content_memory_init(struct content_memory *memory) {
   if (posix_memalign((void **)&memory->bytes, DIRECT_UNIT, PIECE) != 0) die("limit_reached", "out of memory");
-  memory->block = must_alloc(BLAKE3_BLOCK);
 }
 
 static size_t read_some(int fd, uint8_t *out, size_t len, off_t at, const char *path) {
@@ -77,21 +76,21 @@ static void copy_piece(struct copy *to, const uint8_t *data, size_t len, uint64_
 
 /* Hashes a file from end to end, holes as the zeros that they stand for, and copies its data. */
 static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory, const char *path, uint8_t hash[HASH_LEN]) {
-  struct blake3 state;
-  blake3_init(&state, memory->block);
+  blake3_hasher hasher;
+  blake3_hasher_init(&hasher);
   uint64_t at = 0;
   for (;;) {
     const off_t data = lseek(fd, (off_t)at, SEEK_DATA);
     uint64_t end;
     if (data < 0 && errno == ENXIO) {
       const off_t size = lseek(fd, 0, SEEK_END);
-      if (size > (off_t)at) blake3_zeros(&state, (uint64_t)size - at);
+      if (size > (off_t)at) blake3_zeros(&hasher, (uint64_t)size - at);
       if (size > (off_t)at) at = (uint64_t)size;
       break;
     }
     if (data < 0) end = UINT64_MAX; /* A filesystem that does not know: read it all. */
     else {
-      if ((uint64_t)data > at) blake3_zeros(&state, (uint64_t)data - at);
+      if ((uint64_t)data > at) blake3_zeros(&hasher, (uint64_t)data - at);
       at = (uint64_t)data;
       const off_t hole = lseek(fd, data, SEEK_HOLE);
       end = hole < 0 ? UINT64_MAX : (uint64_t)hole;
@@ -100,7 +99,7 @@ static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory,
     while (at < end) {
       const size_t want = end - at < PIECE ? (size_t)(end - at) : PIECE;
       const size_t got = read_some(fd, memory->bytes, want, (off_t)at, path);
-      blake3_update(&state, memory->bytes, got);
+      blake3_hasher_update(&hasher, memory->bytes, got);
       if (to.fd >= 0) copy_piece(&to, memory->bytes, got, at, path);
       at += got;
       progress_add(0, got);
@@ -112,7 +111,7 @@ static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory,
     if (ended) break;
   }
   if (to.fd >= 0 && ftruncate(to.fd, (off_t)at) != 0) die_errno("write", path);
-  blake3_finish(&state, hash);
+  blake3_hasher_finalize(&hasher, hash, HASH_LEN);
   return at;
 }
 

@@ -16,7 +16,7 @@ struct content {
 
 /* Each thread has one. */
 struct content_memory {
-  uint8_t *bytes, *block;
+  uint8_t *bytes;
 };
 void content_memory_init(struct content_memory *memory);
 

@@ -123,10 +123,9 @@ void index_write(const char *path, const struct index *old, const struct buf *fr
   if (fd < 0) die_errno("create", path);
   write_all(fd, &header, sizeof header, path);
   write_all(fd, moment, sizeof *moment, path);
-  struct blake3 check;
-  uint8_t *memory = must_alloc(BLAKE3_BLOCK);
-  blake3_init(&check, memory);
-  blake3_update(&check, moment, sizeof *moment);
+  blake3_hasher check;
+  blake3_hasher_init(&check);
+  blake3_hasher_update(&check, moment, sizeof *moment);
   for (size_t i = 0; i < old->count; i++) {
     if (!old->blocks[i].kept) continue;
     /* Neighbours that are kept go out in one piece. */
@@ -134,14 +133,13 @@ void index_write(const char *path, const struct index *old, const struct buf *fr
     size_t len = old->blocks[i].header->block_len;
     while (i + 1 < old->count && old->blocks[i + 1].kept && len < (4u << 20)) len += old->blocks[++i].header->block_len;
     write_all(fd, from, len, path);
-    blake3_update(&check, from, len);
+    blake3_hasher_update(&check, from, len);
     header.body_len += len;
   }
   write_all(fd, fresh->data, fresh->len, path);
-  blake3_update(&check, fresh->data, fresh->len);
+  blake3_hasher_update(&check, fresh->data, fresh->len);
   header.body_len += fresh->len;
-  blake3_finish(&check, header.check);
-  free(memory);
+  blake3_hasher_finalize(&check, header.check, HASH_LEN);
   if (pwrite(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) die_errno("write", path);
   if (fstat(fd, &sound) != 0) die_errno("stat", path);
   close(fd);

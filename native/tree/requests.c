@@ -152,7 +152,6 @@ static void do_give(void) {
   content_give(&store, dir, &record, at, path, fd, &memory);
   nothing_made();
   free(memory.bytes);
-  free(memory.block);
   close(fd);
   if (dir >= 0) close(dir);
   close(store.dir);
