@@ -56,6 +56,7 @@ import type { ExecService } from './inside/exec-service.ts';
 import type { FileService } from './inside/file-service.ts';
 import type { JobService } from './inside/job-service.ts';
 import type { TerminalService } from './inside/terminal-service.ts';
+import type { Vault } from './notes/vault.ts';
 
 /** Told how far a long operation is; called often, shows nothing by itself. */
 export type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
@@ -177,6 +178,7 @@ export interface Services {
   readonly jobs: JobService;
   readonly terminals: TerminalService;
   readonly files: FileService;
+  readonly notes: Vault;
   readonly network: {
     patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox>;
     connections(

@@ -6,6 +6,7 @@ export * from './ids.ts';
 export * from './image-reference.ts';
 export * from './images.ts';
 export * from './machine.ts';
+export * from './notes.ts';
 export * from './processes.ts';
 export * from './routes.ts';
 export * from './sandboxes.ts';

@@ -19,11 +19,8 @@ export const covers = (scope: Scope | undefined, access: Access, sandboxId: stri
   return scope.kind === 'admin' || (access === 'sandbox' && scope.sandboxId === sandboxId);
 };
 
-/** What tools of MCP do that no route does: move files from and to the host, and keep the shared notes. */
-const beyondRoutes = { transferFiles: 'admin', shareNotes: 'admin' } as const satisfies Record<
-  string,
-  Access
->;
+/** What tools of MCP do that no route does: move files from and to the host. */
+const beyondRoutes = { transferFiles: 'admin' } as const satisfies Record<string, Access>;
 
 export type Action = RouteName | keyof typeof beyondRoutes;
 

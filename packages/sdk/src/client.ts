@@ -3,6 +3,7 @@ import { Caller, type CallOptions } from './connection/caller.ts';
 import type { Transport } from './connection/transport.ts';
 import { Events } from './events.ts';
 import { Images } from './images.ts';
+import { Notes } from './notes.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { Snapshots } from './snapshots.ts';
 import { Strays } from './strays.ts';
@@ -14,6 +15,7 @@ export class Client implements Disposable {
   readonly snapshots: Snapshots;
   readonly strays: Strays;
   readonly images: Images;
+  readonly notes: Notes;
   readonly tokens: Tokens;
   readonly events: Events;
   readonly #caller: Caller;
@@ -24,6 +26,7 @@ export class Client implements Disposable {
     this.snapshots = new Snapshots(this.#caller);
     this.strays = new Strays(this.#caller);
     this.images = new Images(this.#caller);
+    this.notes = new Notes(this.#caller);
     this.tokens = new Tokens(this.#caller);
     this.events = new Events(this.#caller);
   }

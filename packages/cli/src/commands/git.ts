@@ -38,11 +38,7 @@ const mergedText = ({ sources, conflicts, commits }: MergedCommits, into: string
   ].join('\n');
 
 export const define: DefineCommand = (program, cli) => {
-  const git = program
-    .command('git')
-    .description('Look at repositories in sandboxes, and merge commits of forks')
-    .helpOption('-h, --help', 'show this help')
-    .helpCommand(false);
+  const git = verb(program, 'git', 'Look at repositories in sandboxes, and merge commits of forks');
 
   verb(git, 'status', 'Show the branch, and what has changed since the last commit')
     .argument('<sandbox>', 'name or id')

@@ -57,6 +57,7 @@ const commandGroups = {
   },
   'Agents, programs and access': {
     mcp: () => import('../mcp/command.ts'),
+    notes: () => import('./notes.ts'),
     events: () => import('./events.ts'),
     token: () => import('./token.ts'),
   },

@@ -14,6 +14,7 @@ import { Journal } from '../journal/journal.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
 import { LongWork } from '../journal/long-work.ts';
 import { GatewayProcess } from '../network/gateway-process.ts';
+import { ConfinedDirectory } from '../notes/confined-directory.ts';
 import type { Drivers } from '../sandboxes/machine-starter.ts';
 import { version } from '../version.ts';
 import { type Account, type OpenedImages, openImages } from './open-images.ts';
@@ -47,6 +48,8 @@ export interface Kernel extends DaemonOptions, OpenedImages {
   readonly notices: string[];
   /** A directory that is always empty: the changes of a tree that nobody changed. */
   readonly emptyDir: string;
+  /** Where the notes are that agents share. */
+  readonly vaultDir: ConfinedDirectory;
 }
 
 export async function openKernel(options: DaemonOptions): Promise<Kernel> {
@@ -105,6 +108,7 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     work: new LongWork(),
     notices,
     emptyDir,
+    vaultDir: await ConfinedDirectory.open(home.vaultDir, 'vault'),
   };
 }
 

@@ -11,6 +11,7 @@ import { RegistryService } from '../images/registry-service.ts';
 import { GuestDoor } from '../inside/guest-door.ts';
 import { PortService } from '../inside/port-service.ts';
 import { NetworkService } from '../network/network-service.ts';
+import { Vault } from '../notes/vault.ts';
 import { Activity } from '../sandboxes/activity.ts';
 import { IdleWatch } from '../sandboxes/idle-watch.ts';
 import { Lifecycle } from '../sandboxes/lifecycle.ts';
@@ -165,6 +166,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     doctor,
     lineage: new LineageService(state, images),
     metrics: new MetricsService(state, journal, warm),
+    notes: new Vault(kernel.vaultDir),
     events: new EventService(state, journal, finder),
     networks: new NetworkService(base),
     watch: new IdleWatch({ ...base, lifecycle, pauser }),

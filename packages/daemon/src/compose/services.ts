@@ -63,6 +63,7 @@ export function servicesOf(rooms: Rooms): Services {
     git: new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) }),
     jobs: new JobService(guests),
     terminals: new TerminalService(guests),
+    notes: rooms.notes,
     ports: rooms.ports,
     images: {
       list: () => images.list(),

@@ -122,6 +122,18 @@ export const createHandlers = (services: Services): Handlers => ({
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),
   mergeCommits: ({ params, body, ...call }) => services.git.merge(params.sandbox, body, optionsOf(call)),
+  listNotes: ({ query }) => items(services.notes.list(query.folder, query.recursive)),
+  readNote: ({ query }) => services.notes.note(query.path, query.format),
+  writeNote: ({ body }) => services.notes.write(body),
+  deleteNote: ({ query }) => done(services.notes.remove(query.path)),
+  moveNote: ({ body }) => done(services.notes.move(body.from, body.to, body.overwrite)),
+  replaceInNote: async ({ body: { path, search, replace, regex } }) => ({
+    path,
+    replacements: await services.notes.replace(path, search, replace, regex),
+  }),
+  searchNotes: ({ query: { regex, ...query } }) => services.notes.search({ ...query, isRegex: regex }),
+  changeFrontmatter: ({ body: { path, ...changes } }) => services.notes.changeFrontmatter(path, changes),
+  listNoteTags: async ({ query }) => ({ tags: await services.notes.tags(query.path) }),
   lineage: async () => ({ nodes: await services.compare.lineage() }),
 
   setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),

@@ -32,7 +32,7 @@ const split = (text: string): Parts => {
 
 const unreadable = (reason: string, cause?: unknown): CoppiceError =>
   new CoppiceError('unsupported', `the frontmatter of the note cannot be read: ${reason}`, {
-    hint: 'Frontmatter is YAML without aliases, such as `key: value` and `tags: [a, b]`. Rewrite the note with vault_write.',
+    hint: 'Frontmatter is YAML without aliases, such as `key: value` and `tags: [a, b]`. Rewrite the note.',
     cause,
   });
 

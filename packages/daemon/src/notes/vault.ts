@@ -1,19 +1,20 @@
 import { isUtf8 } from 'node:buffer';
 import { posix } from 'node:path';
-import { CoppiceError } from '@coppice/protocol';
+import {
+  CoppiceError,
+  type changeFrontmatterSchema,
+  type FoundInNotes,
+  type NoteEntry,
+  type Note as NoteView,
+  type writeNoteSchema,
+} from '@coppice/protocol';
+import type { z } from 'zod';
 import { TextSearch } from '../text/replace-text.ts';
 import type { ConfinedDirectory, ConfinedEntry } from './confined-directory.ts';
-import { editFrontmatter, type Frontmatter, type Note, parseNote } from './frontmatter.ts';
+import { editFrontmatter, type Frontmatter, parseNote } from './frontmatter.ts';
 import { PatternThread, type Replaced } from './pattern-thread.ts';
 
 const noteLimitBytes = 10 * 1024 * 1024;
-
-export interface VaultEntry {
-  readonly path: string;
-  readonly is_dir: boolean;
-  readonly size: number;
-  readonly modified: string;
-}
 
 export interface SearchRequest {
   readonly query: string;
@@ -23,14 +24,9 @@ export interface SearchRequest {
   readonly folder?: string | undefined;
 }
 
-export interface SearchHit {
-  readonly path: string;
-  readonly line_number: number;
-  readonly line: string;
-  readonly context: string;
-}
+type FrontmatterChanges = Omit<z.output<typeof changeFrontmatterSchema>, 'path'>;
 
-export const tagsOf = (frontmatter: Frontmatter): string[] => {
+const tagsOf = (frontmatter: Frontmatter): string[] => {
   const { tags } = frontmatter;
   if (Array.isArray(tags)) return tags.map(String);
   return typeof tags === 'string' && tags !== '' ? tags.split(/[\s,]+/) : [];
@@ -71,7 +67,7 @@ export class Vault {
   }
 
   async read(path: string): Promise<string> {
-    const { file, sizeBytes } = await this.#directory.read(this.#note(path));
+    const { file, sizeBytes } = await this.#directory.read(this.#note(path)).catch(asMissing(path));
     try {
       if (sizeBytes > noteLimitBytes) throw tooLarge(path);
       const bytes = await file.readFile();
@@ -82,12 +78,26 @@ export class Vault {
     }
   }
 
-  async readNote(path: string): Promise<Note> {
-    return parseNote(await this.read(path));
+  async note(path: string, format: 'markdown' | 'json'): Promise<NoteView> {
+    const content = await this.read(path);
+    if (format === 'markdown') return { path, content };
+    const { frontmatter, body } = parseNote(content);
+    return { path, content: body, frontmatter };
+  }
+
+  async write({
+    path,
+    content,
+    mode,
+  }: z.output<typeof writeNoteSchema>): Promise<{ path: string; bytes: number }> {
+    const text = await this.#change(path, (before = '') =>
+      mode === 'overwrite' ? content : mode === 'append' ? before + content : content + before,
+    );
+    return { path, bytes: Buffer.byteLength(text) };
   }
 
   /** Changes a note by what it says now; undefined where there is none yet. Gives back what was written. */
-  async change(
+  async #change(
     path: string,
     edit: (before: string | undefined) => string | Promise<string>,
   ): Promise<string> {
@@ -104,7 +114,7 @@ export class Vault {
   /** Every place of a text, or every match of a pattern. Gives back how many there were. */
   async replace(path: string, search: string, by: string, isRegex: boolean): Promise<number> {
     let count = 0;
-    await this.change(path, async (before) => {
+    await this.#change(path, async (before) => {
       if (before === undefined) return missing(path);
       const replaced = await (isRegex ? replacePattern : replaceText)(before, search, by);
       count = replaced.count;
@@ -114,14 +124,20 @@ export class Vault {
     return count;
   }
 
-  async changeFrontmatter(path: string, edit: (before: Frontmatter) => Frontmatter): Promise<Frontmatter> {
-    const written = await this.change(path, (before) => editFrontmatter(before ?? missing(path), edit));
-    return parseNote(written).frontmatter;
+  async changeFrontmatter(
+    path: string,
+    changes: FrontmatterChanges,
+  ): Promise<{ path: string; frontmatter: Frontmatter; tags: string[] }> {
+    const written = await this.#change(path, (before) =>
+      editFrontmatter(before ?? missing(path), (values) => changed(values, changes)),
+    );
+    const { frontmatter } = parseNote(written);
+    return { path, frontmatter, tags: tagsOf(frontmatter) };
   }
 
   async remove(path: string): Promise<void> {
     const name = this.#note(path);
-    await this.#inTurn(name, () => this.#directory.remove(name));
+    await this.#inTurn(name, () => this.#directory.remove(name)).catch(asMissing(path));
   }
 
   async move(from: string, to: string, overwrite: boolean): Promise<void> {
@@ -129,16 +145,16 @@ export class Vault {
     await this.#inTurn(target, async () => {
       if (!overwrite && (await this.#directory.exists(target)))
         throw new CoppiceError('name_taken', `there is already a note ${to}`, {
-          hint: 'Choose another new_path, or pass overwrite: true.',
+          hint: 'Choose another path, or say that it may be overwritten (overwrite, `--force`).',
         });
-      await this.#directory.move(source, target);
+      await this.#directory.move(source, target).catch(asMissing(from));
     });
   }
 
   /** Everything below a folder, or only what is in it; sorted by path. */
-  async list(folder: string, recursive: boolean): Promise<VaultEntry[]> {
+  async list(folder: string, recursive: boolean): Promise<NoteEntry[]> {
     const base = this.#directory.relative(folder);
-    const found: VaultEntry[] = [];
+    const found: NoteEntry[] = [];
     const visit = async (path: string): Promise<void> => {
       for (const entry of await this.#directory.list(path)) {
         const child = posix.join(path, entry.name);
@@ -150,20 +166,21 @@ export class Vault {
     return found.sort((a, b) => (a.path < b.path ? -1 : 1));
   }
 
-  async notes(folder = ''): Promise<VaultEntry[]> {
+  async #notes(folder = ''): Promise<NoteEntry[]> {
     const entries = await this.list(folder, true);
     return entries.filter((entry) => !entry.is_dir && entry.path.endsWith('.md'));
   }
 
-  /** All tags in use, sorted. */
-  async tags(): Promise<string[]> {
+  /** Tags of a note, or all that are in use, sorted. */
+  async tags(path?: string): Promise<string[]> {
+    if (path !== undefined) return tagsOf(parseNote(await this.read(path)).frontmatter);
     const all = new Set<string>();
-    for (const { path } of await this.notes()) for (const tag of tagsIn(await this.read(path))) all.add(tag);
+    for (const { path } of await this.#notes()) for (const tag of tagsIn(await this.read(path))) all.add(tag);
     return [...all].sort();
   }
 
   /** Lines that hold the words or match the pattern, note by note. */
-  async search(wanted: SearchRequest): Promise<{ results: SearchHit[] }> {
+  async search(wanted: SearchRequest): Promise<FoundInNotes> {
     if (!wanted.isRegex) return this.#search(wanted, findWords(wanted.query));
     await using pattern = new PatternThread(wanted.query, 'i');
     return await this.#search(wanted, (lines) =>
@@ -171,19 +188,19 @@ export class Vault {
     );
   }
 
-  async #search(wanted: SearchRequest, find: FindLines): Promise<{ results: SearchHit[] }> {
-    const results: SearchHit[] = [];
-    for (const { path } of await this.notes(wanted.folder)) {
+  async #search(wanted: SearchRequest, find: FindLines): Promise<FoundInNotes> {
+    const results: FoundInNotes['results'] = [];
+    for (const { path } of await this.#notes(wanted.folder)) {
       const text = await this.read(path);
       if (wanted.tag !== undefined && !tagsIn(text).includes(wanted.tag)) continue;
       const lines = text.split('\n');
       for (const index of await find(lines)) {
+        if (results.length === wanted.limit) return { results, truncated: true };
         const context = lines.slice(Math.max(0, index - 1), index + 2).join('\n');
         results.push({ path, line_number: index + 1, line: lines[index]!, context });
-        if (results.length >= wanted.limit) return { results };
       }
     }
-    return { results };
+    return { results, truncated: false };
   }
 
   #note(path: string): string {
@@ -206,7 +223,16 @@ export class Vault {
   }
 }
 
-const toEntry = (path: string, entry: ConfinedEntry): VaultEntry => ({
+const changed = (before: Frontmatter, changes: FrontmatterChanges): Frontmatter => {
+  const after = { ...before, ...changes.set };
+  for (const key of changes.delete ?? []) delete after[key];
+  const { add_tags: added = [], remove_tags: removed = [] } = changes;
+  if (added.length + removed.length === 0) return after;
+  const others = tagsOf(after).filter((tag) => !added.includes(tag) && !removed.includes(tag));
+  return { ...after, tags: [...others, ...added] };
+};
+
+const toEntry = (path: string, entry: ConfinedEntry): NoteEntry => ({
   path,
   is_dir: entry.isDirectory,
   size: entry.isDirectory ? 0 : entry.sizeBytes,
@@ -232,6 +258,13 @@ const tooLarge = (path: string): CoppiceError =>
 
 const missing = (path: string): never => {
   throw new CoppiceError('not_found', `there is no note ${path}`, {
-    hint: 'Call vault_list to see the notes.',
+    hint: 'See `coppice notes ls --recursive`.',
   });
 };
+
+const asMissing =
+  (path: string) =>
+  (error: unknown): never => {
+    if (error instanceof CoppiceError && error.code === 'not_found') return missing(path);
+    throw error;
+  };

@@ -6,7 +6,6 @@ import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontex
 import type { FastifyRequest } from 'fastify';
 import { KeyedLock } from '../../journal/keyed-lock.ts';
 import { ConfinedDirectory } from '../../notes/confined-directory.ts';
-import { Vault } from '../../notes/vault.ts';
 import type { Principal, Services } from '../../services.ts';
 import { Sessions } from '../../sessions/sessions.ts';
 import type { Calls } from '../calls.ts';
@@ -23,8 +22,6 @@ export interface RegisterMcpOptions {
   readonly version: string;
   /** The one directory of this machine that file_upload and file_download reach. */
   readonly transferDir: string;
-  /** Where the shared notes are. */
-  readonly vaultDir: string;
   readonly maxSandboxesPerSession: number;
   readonly onInternalError: (error: unknown, where: string) => void;
 }
@@ -54,7 +51,6 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
       'transfer directory',
       '`transfer_dir` in config.json',
     ),
-    vault: new Vault(await ConfinedDirectory.open(options.vaultDir, 'vault')),
     preparing: new KeyedLock(),
   };
   const toolSets = new Map<string, ToolSet>();

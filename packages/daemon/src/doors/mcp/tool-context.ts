@@ -9,7 +9,6 @@ import {
 } from '@coppice/protocol';
 import type { KeyedLock } from '../../journal/keyed-lock.ts';
 import type { ConfinedDirectory } from '../../notes/confined-directory.ts';
-import type { Vault } from '../../notes/vault.ts';
 import { Secrets } from '../../redaction/secrets.ts';
 import type { Principal, Progress, Services } from '../../services.ts';
 import { ownedBy, ownerOf, type Sessions } from '../../sessions/sessions.ts';
@@ -23,7 +22,6 @@ export interface McpParts {
   readonly calls: Calls;
   readonly sessions: Sessions;
   readonly transfers: ConfinedDirectory;
-  readonly vault: Vault;
   /** By the name of the workspace that is prepared. */
   readonly preparing: KeyedLock;
 }
@@ -96,12 +94,6 @@ export class ToolContext {
   get transfers(): ConfinedDirectory {
     this.#assertMay('transferFiles');
     return this.#parts.transfers;
-  }
-
-  /** The notes that all sessions share. */
-  get vault(): Vault {
-    this.#assertMay('shareNotes');
-    return this.#parts.vault;
   }
 
   /** The labels that make a new sandbox this session's own. */

@@ -187,12 +187,13 @@ class Swarm {
   async #vaultText(): Promise<string | undefined> {
     const queries = this.#input.vault_context;
     if (queries === undefined) return undefined;
-    const { vault } = this.#context;
+    const context = this.#context;
     const parts: string[] = [];
     for (const { kind, query } of queries) {
-      if (kind === 'read') parts.push(`# ${query}\n${await vault.read(query)}`);
+      if (kind === 'read')
+        parts.push(`# ${query}\n${(await context.call('readNote', { query: { path: query } })).content}`);
       else {
-        const { results } = await vault.search({ query, isRegex: false, limit: 20 });
+        const { results } = await context.call('searchNotes', { query: { query, limit: 20 } });
         parts.push(
           `# search: ${query}\n${results.map((hit) => `${hit.path}:${hit.line_number}: ${hit.line}`).join('\n')}`,
         );
@@ -216,7 +217,8 @@ export const swarmRun = defineTool({
     'removeFile',
     'mergeCommits',
     'destroySandbox',
-    'shareNotes',
+    'readNote',
+    'searchNotes',
   ],
   annotations: outward(unbounded),
   input,

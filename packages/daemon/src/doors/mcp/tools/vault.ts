@@ -1,20 +1,27 @@
-import { CoppiceError } from '@coppice/protocol';
+import {
+  CoppiceError,
+  type NoteEntry,
+  noteEntrySchema,
+  notePathSchema,
+  noteTagSchema,
+  noteValueSchema,
+} from '@coppice/protocol';
 import { z } from 'zod';
-import { parseNote } from '../../../notes/frontmatter.ts';
-import { tagsOf } from '../../../notes/vault.ts';
 import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
 
-const notePath = z.string().min(1).max(1024).describe('Path of a note in the vault, such as plans/today.md.');
-const value = z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(z.string())]);
+const notePath = notePathSchema.describe('Path of a note in the vault, such as plans/today.md.');
 const frontmatterSchema = z.record(z.string(), z.unknown());
 const next = { not_found: 'Call vault_list or vault_search to see the notes there are.' };
-const tag = z.string().regex(/^[\w/-]{1,64}$/, 'must be letters, digits, `_`, `/` or `-`');
+
+const listNotes = async (context: ToolContext, folder: string, recursive: boolean): Promise<NoteEntry[]> =>
+  (await context.call('listNotes', { query: { folder, recursive: recursive ? 'true' : 'false' } })).items;
 
 const read = defineTool({
   name: 'vault_read',
   title: 'Read a shared note',
   description: 'Text and frontmatter of a note. Do not use it for files of a workspace (file_read).',
-  actions: ['shareNotes'],
+  actions: ['readNote'],
   annotations: readOnly,
   input: z.strictObject({ path: notePath, format: z.enum(['markdown', 'json']).default('markdown') }),
   output: z.object({ path: z.string(), content: z.string(), frontmatter: frontmatterSchema.optional() }),
@@ -22,12 +29,7 @@ const read = defineTool({
   content: (note) => [
     { type: 'text', text: note.frontmatter === undefined ? note.content : JSON.stringify(note) },
   ],
-  run: async ({ vault }, { path, format }) => {
-    const text = await vault.read(path);
-    if (format === 'markdown') return { path, content: text };
-    const { frontmatter, body } = parseNote(text);
-    return { path, content: body, frontmatter };
-  },
+  run: (context, query) => context.call('readNote', { query }),
 });
 
 const write = defineTool({
@@ -35,7 +37,7 @@ const write = defineTool({
   title: 'Write a shared note',
   description:
     'Creates or changes a markdown note that every session sees and that outlives all workspaces. Do not use it for code or data of a workspace (file_write), nor for secrets: all sessions can read it.',
-  actions: ['shareNotes'],
+  actions: ['writeNote'],
   annotations: unbounded,
   input: z.strictObject({
     path: notePath,
@@ -43,12 +45,7 @@ const write = defineTool({
     mode: z.enum(['overwrite', 'append', 'prepend']).default('overwrite'),
   }),
   output: z.object({ path: z.string(), bytes: z.number() }),
-  run: async ({ vault }, { path, content, mode }) => {
-    const text = await vault.change(path, (before = '') =>
-      mode === 'overwrite' ? content : mode === 'append' ? before + content : content + before,
-    );
-    return { path, bytes: Buffer.byteLength(text) };
-  },
+  run: (context, body) => context.call('writeNote', { body }),
 });
 
 const search = defineTool({
@@ -56,12 +53,12 @@ const search = defineTool({
   title: 'Search the shared notes',
   description:
     'Lines of notes that hold the words (or match the regular expression). Do not use it for files of a workspace (exec with grep).',
-  actions: ['shareNotes'],
+  actions: ['searchNotes'],
   annotations: readOnly,
   input: z.strictObject({
     query: z.string().min(1).max(1024),
     regex: z.boolean().default(false),
-    tag: tag.optional(),
+    tag: noteTagSchema.optional(),
     path_prefix: z.string().max(1024).optional(),
     max_results: z.int().min(1).max(1000).default(20),
   }),
@@ -73,19 +70,18 @@ const search = defineTool({
     ),
     note: z.string().optional(),
   }),
-  run: async ({ vault }, input) => {
-    const { results: found } = await vault.search({
-      query: input.query,
-      isRegex: input.regex,
-      // One more than asked for tells whether there is more.
-      limit: input.max_results + 1,
-      tag: input.tag,
-      folder: input.path_prefix,
+  run: async (context, input) => {
+    const { results, truncated } = await context.call('searchNotes', {
+      query: {
+        query: input.query,
+        regex: input.regex ? 'true' : 'false',
+        limit: input.max_results,
+        ...(input.tag === undefined ? {} : { tag: input.tag }),
+        ...(input.path_prefix === undefined ? {} : { folder: input.path_prefix }),
+      },
     });
-    const results = found.slice(0, input.max_results);
-    const more = found.length > results.length;
     const note = `[TRUNCATED: showing ${results.length} lines; raise max_results, or give path_prefix or tag]`;
-    return { query: input.query, result_count: results.length, results, ...(more ? { note } : {}) };
+    return { query: input.query, result_count: results.length, results, ...(truncated ? { note } : {}) };
   },
 });
 
@@ -93,7 +89,7 @@ const list = defineTool({
   name: 'vault_list',
   title: 'List the shared notes',
   description: 'Notes and folders of the vault. Do not use it for directories of a workspace (file_list).',
-  actions: ['shareNotes'],
+  actions: ['listNotes'],
   annotations: readOnly,
   input: z.strictObject({
     path: z.string().max(1024).optional(),
@@ -104,14 +100,12 @@ const list = defineTool({
     path: z.string(),
     recursive: z.boolean(),
     count: z.number(),
-    entries: z.array(
-      z.object({ path: z.string(), is_dir: z.boolean(), size: z.number(), modified: z.string() }),
-    ),
+    entries: z.array(noteEntrySchema),
   }),
   next: { not_found: 'Call vault_list without path to see the folders there are.' },
-  run: async ({ vault }, input) => {
+  run: async (context, input) => {
     const path = input.path ?? input.path_prefix ?? '';
-    const entries = await vault.list(path, input.recursive);
+    const entries = await listNotes(context, path, input.recursive);
     return { path, recursive: input.recursive, count: entries.length, entries };
   },
 });
@@ -121,13 +115,13 @@ const remove = defineTool({
   title: 'Delete a shared note',
   description:
     'Removes a note for good; confirm must be true. Do not use it on notes of others without asking.',
-  actions: ['shareNotes'],
+  actions: ['deleteNote'],
   annotations: replacing,
   input: z.strictObject({ path: notePath, confirm: z.literal(true).describe('Must be true.') }),
   output: z.object({ path: z.string(), deleted: z.literal(true) }),
   next,
-  run: async ({ vault }, { path }) => {
-    await vault.remove(path);
+  run: async (context, { path }) => {
+    await context.call('deleteNote', { query: { path } });
     return { path, deleted: true as const };
   },
 });
@@ -137,7 +131,7 @@ const frontmatter = defineTool({
   title: 'Frontmatter of a shared note',
   description:
     'Reads, sets or deletes keys in the frontmatter of a note. Do not use it for tags (vault_tags).',
-  actions: ['shareNotes'],
+  actions: ['readNote', 'changeFrontmatter'],
   annotations: replacing,
   input: z.strictObject({
     path: notePath,
@@ -146,24 +140,22 @@ const frontmatter = defineTool({
       .string()
       .regex(/^[A-Za-z0-9_][A-Za-z0-9_ .-]{0,63}$/)
       .optional(),
-    value: value.optional(),
+    value: noteValueSchema.optional(),
   }),
   output: z.object({ path: z.string(), frontmatter: frontmatterSchema }),
   next,
-  run: async ({ vault }, { path, action, key, value: given }) => {
+  run: async (context, { path, action, key, value }) => {
     if (action === 'get') {
-      const { frontmatter: found } = await vault.readNote(path);
-      return { path, frontmatter: key === undefined ? found : { [key]: found[key] ?? null } };
+      const { frontmatter: all = {} } = await context.call('readNote', { query: { path, format: 'json' } });
+      return { path, frontmatter: key === undefined ? all : { [key]: all[key] ?? null } };
     }
-    if (key === undefined || (action === 'set' && given === undefined))
+    if (key === undefined || (action === 'set' && value === undefined))
       throw new CoppiceError(
         'invalid_argument',
         `${action} needs key${action === 'set' ? ' and value' : ''}`,
       );
-    const after = await vault.changeFrontmatter(path, (before) => {
-      const { [key]: _, ...rest } = before;
-      return action === 'delete' ? rest : { ...before, [key]: given };
-    });
+    const change = value !== undefined && action === 'set' ? { set: { [key]: value } } : { delete: [key] };
+    const { frontmatter: after } = await context.call('changeFrontmatter', { body: { path, ...change } });
     return { path, frontmatter: after };
   },
 });
@@ -173,27 +165,25 @@ const tags = defineTool({
   title: 'Tags of a shared note',
   description:
     'Lists, adds or removes tags of a note; without path lists all tags in use. Do not use it to search (vault_search takes a tag).',
-  actions: ['shareNotes'],
+  actions: ['listNoteTags', 'changeFrontmatter'],
   annotations: replacing,
   input: z.strictObject({
     path: notePath.optional(),
     action: z.enum(['list', 'add', 'remove']).default('list'),
-    tag: tag.optional(),
+    tag: noteTagSchema.optional(),
   }),
   output: z.object({ path: z.string().nullable(), tags: z.array(z.string()) }),
   next,
-  run: async ({ vault }, { path, action, tag: given }) => {
-    if (path === undefined) {
-      if (action !== 'list') throw new CoppiceError('invalid_argument', `${action} needs path`);
-      return { path: null, tags: await vault.tags() };
+  run: async (context, { path, action, tag }) => {
+    if (action === 'list') {
+      const found = await context.call('listNoteTags', { query: path === undefined ? {} : { path } });
+      return { path: path ?? null, tags: found.tags };
     }
-    if (action === 'list') return { path, tags: tagsOf((await vault.readNote(path)).frontmatter) };
-    if (given === undefined) throw new CoppiceError('invalid_argument', `${action} needs tag`);
-    const after = await vault.changeFrontmatter(path, (before) => {
-      const others = tagsOf(before).filter((found) => found !== given);
-      return { ...before, tags: action === 'add' ? [...others, given] : others };
-    });
-    return { path, tags: tagsOf(after) };
+    if (path === undefined) throw new CoppiceError('invalid_argument', `${action} needs path`);
+    if (tag === undefined) throw new CoppiceError('invalid_argument', `${action} needs tag`);
+    const change = action === 'add' ? { add_tags: [tag] } : { remove_tags: [tag] };
+    const { tags: after } = await context.call('changeFrontmatter', { body: { path, ...change } });
+    return { path, tags: after };
   },
 });
 
@@ -202,7 +192,7 @@ const replace = defineTool({
   title: 'Replace text in a shared note',
   description:
     'Replaces every occurrence of a text (or match of a regular expression) in a note. Do not use it to rewrite a note (vault_write).',
-  actions: ['shareNotes'],
+  actions: ['replaceInNote'],
   annotations: unbounded,
   input: z.strictObject({
     path: notePath,
@@ -212,23 +202,20 @@ const replace = defineTool({
   }),
   output: z.object({ path: z.string(), replacements: z.number() }),
   next: { ...next, no_match: 'Call vault_read, and quote the text exactly.' },
-  run: async ({ vault }, input) => ({
-    path: input.path,
-    replacements: await vault.replace(input.path, input.search, input.replace, input.regex),
-  }),
+  run: (context, body) => context.call('replaceInNote', { body }),
 });
 
 const move = defineTool({
   name: 'vault_move',
   title: 'Move a shared note',
   description: 'Gives a note another path. Do not use it to copy (vault_read, then vault_write).',
-  actions: ['shareNotes'],
+  actions: ['moveNote'],
   annotations: unbounded,
   input: z.strictObject({ path: notePath, new_path: notePath, overwrite: z.boolean().default(false) }),
   output: z.object({ moved: z.literal(true), from: z.string(), to: z.string() }),
   next,
-  run: async ({ vault }, { path, new_path: to, overwrite }) => {
-    await vault.move(path, to, overwrite);
+  run: async (context, { path, new_path: to, overwrite }) => {
+    await context.call('moveNote', { body: { from: path, to, overwrite } });
     return { moved: true as const, from: path, to };
   },
 });
@@ -238,7 +225,7 @@ const batchRead = defineTool({
   title: 'Read several shared notes',
   description:
     'Up to ten notes in one call; one that cannot be read says why and does not stop the others. Do not use it to find notes (vault_search).',
-  actions: ['shareNotes'],
+  actions: ['readNote'],
   annotations: readOnly,
   input: z.strictObject({
     paths: z.array(notePath).min(1).max(10),
@@ -255,15 +242,15 @@ const batchRead = defineTool({
       }),
     ),
   }),
-  run: async ({ vault }, input) => ({
+  run: async (context, input) => ({
     notes: await Promise.all(
       input.paths.map(async (path) => {
         try {
-          const note = await vault.readNote(path);
+          const note = await context.call('readNote', { query: { path, format: 'json' } });
           return {
             path,
-            ...(input.include_content ? { content: note.body } : {}),
-            ...(input.include_frontmatter ? { frontmatter: note.frontmatter } : {}),
+            ...(input.include_content ? { content: note.content } : {}),
+            ...(input.include_frontmatter ? { frontmatter: note.frontmatter ?? {} } : {}),
           };
         } catch (error) {
           if (!(error instanceof CoppiceError)) throw error;
@@ -279,7 +266,7 @@ const stats = defineTool({
   title: 'Size of the vault',
   description:
     'How many notes and folders there are, and which changed last. Do not use it to list notes (vault_list).',
-  actions: ['shareNotes'],
+  actions: ['listNotes'],
   annotations: readOnly,
   input: z.strictObject({ recent_count: z.int().min(0).max(100).default(10) }),
   output: z.object({
@@ -288,8 +275,8 @@ const stats = defineTool({
     total_size_bytes: z.number(),
     recent_files: z.array(z.object({ path: z.string(), size: z.number(), modified: z.string() })),
   }),
-  run: async ({ vault }, { recent_count: count }) => {
-    const entries = await vault.list('', true);
+  run: async (context, { recent_count: count }) => {
+    const entries = await listNotes(context, '', true);
     const files = entries.filter((entry) => !entry.is_dir);
     const recent = files.toSorted((a, b) => (a.modified < b.modified ? 1 : -1)).slice(0, count);
     return {
