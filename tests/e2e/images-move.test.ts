@@ -1,4 +1,5 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { zstdCompressSync } from 'node:zlib';
 import {
   type LayerEntry,
@@ -321,6 +322,35 @@ describe('a snapshot as an image', skipFor(registryRefusal()), () => {
       });
     expect(await failure(bench.client.images.commit({ from: 'nobody', name: 'x:1' }))).toMatchObject({
       code: 'not_found',
+    });
+  });
+});
+
+describe('the image of this machine', skipFor(registryRefusal()), () => {
+  test('is made anew beside the one that there is, and sandboxes stay on theirs', async () => {
+    const first = await bench.client.images.make({ source: 'host' });
+    expect(await bench.coppice('images', 'refresh')).toContain('nothing changed');
+    const sandbox = await bench.client.sandboxes.create({ image: 'host' });
+    // As if the machine had had other programs then.
+    const file = join(bench.daemon.home, 'images', first.id, 'image.json');
+    const record = JSON.parse(await readFile(file, 'utf8'));
+    await writeFile(file, JSON.stringify({ ...record, digest: 'sha256-meta:another' }));
+    const second = await bench.client.images.make({ source: 'host', refresh: true });
+    expect(second.id).not.toBe(first.id);
+    expect(second).toMatchObject({ name: 'host', digest: record.digest });
+    expect(await bench.client.images.get(first.id)).toMatchObject({ used_by: [sandbox.id] });
+    expect((await sandbox.exec('id -u')).stdout).toBe('0\n');
+    await using other = await bench.client.sandboxes.create({ image: 'host' });
+    expect(await bench.client.images.get('host')).toMatchObject({ id: second.id, used_by: [other.id] });
+    const pruned = async (): Promise<string[]> =>
+      (await bench.client.images.prune()).removed.map(({ id }) => id);
+    expect(await pruned()).not.toContain(first.id);
+    await sandbox.destroy();
+    expect(await pruned()).toEqual([first.id]);
+    expect(
+      await failure(bench.client.images.make({ source: '/tmp', name: 'x', refresh: true })),
+    ).toMatchObject({
+      code: 'invalid_argument',
     });
   });
 });

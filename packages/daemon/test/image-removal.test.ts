@@ -27,7 +27,7 @@ describe('an image that is being removed', () => {
       now: () => new Date(),
     });
     images = new ImageService(store, state, new Journal(state, { now: Date.now }));
-    await images.make({ name: 'once', source: join(directory, 'source') });
+    await images.make({ name: 'once', source: join(directory, 'source'), refresh: false });
   });
   afterEach(() => {
     state.close();
@@ -55,7 +55,9 @@ describe('an image that is being removed', () => {
     await removal;
     for (const code of await Promise.all(uses)) expect(['conflict', 'not_found']).toContain(code);
     expect(images.peek('once')).toBeUndefined();
-    expect((await images.make({ name: 'once', source: join(directory, 'source') })).name).toBe('once');
+    expect(
+      (await images.make({ name: 'once', source: join(directory, 'source'), refresh: false })).name,
+    ).toBe('once');
     expect(await codeOf(images.use('once', {}, async () => {}))).toBe('done');
   });
 

@@ -46,6 +46,8 @@ export const makeImageSchema = z.strictObject({
     z.string().regex(/^debian:[a-z]{2,20}$/, 'must be debian:<suite>'),
     z.string().startsWith('/', 'must be `host`, `debian:<suite>` or an absolute path').max(4096),
   ]),
+  /** Of `host` and `debian:<suite>`: make it anew where there is one. Sandboxes stay on the one that they stand on. */
+  refresh: z.boolean().default(false),
 });
 export const importImageQuery = z.strictObject({
   /** Only an image as `docker save` or OCI tools write it may bring its own name. */

@@ -216,6 +216,18 @@ export const define: DefineCommand = (program, cli) => {
         : await buildImage(cli, source, name === undefined ? flags : { tag: name, ...flags });
       cli.out.result(image, () => made(image));
     });
+  verb(images, 'refresh', 'Make host or debian:<suite> anew; sandboxes stay on the image that they have')
+    .argument('[source]', 'host, or debian:<suite>', 'host')
+    .action(async (source: string) => {
+      const before = (await cli.coppice.images.list({ signal: cli.signal })).find(
+        ({ name }) => name === source,
+      );
+      const image = await cli.out.during(`making ${source}`, () =>
+        cli.coppice.images.make({ source, refresh: true, signal: cli.signal }),
+      );
+      const kept = before !== undefined && before.id === image.id ? '  nothing changed' : '';
+      cli.out.result(image, () => `${made(image)}${kept}`);
+    });
   verb(images, 'inspect', 'Show everything about an image')
     .argument('<image>', 'name or id')
     .action(async (ref: string) => {

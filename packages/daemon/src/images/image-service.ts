@@ -140,19 +140,25 @@ export class ImageService {
     if (source === 'host') {
       if (input.name !== undefined && input.name !== 'host')
         throw new CoppiceError('invalid_argument', 'the image of this machine is always named host');
-      return this.#made(await this.#store.ensure('host', build));
+      return this.#made(await this.#store[input.refresh ? 'refresh' : 'ensure']('host', build));
     }
     if (source.startsWith('debian:')) {
       if (input.name !== undefined && input.name !== source)
         throw new CoppiceError('invalid_argument', `an image of ${source} is always named so`);
-      return this.#made(await this.#store.ensure(source, build));
+      return this.#made(await this.#store[input.refresh ? 'refresh' : 'ensure'](source, build));
     }
-    if (input.name === undefined)
-      throw new CoppiceError('invalid_argument', `an image from ${source} needs a name`);
+    if (input.refresh)
+      throw new CoppiceError('invalid_argument', `${source} is not an image that Coppice makes itself`, {
+        hint: 'Only host and debian:<suite> are made anew.',
+      });
     const found = await stat(source).catch((cause: unknown) => {
       throw new CoppiceError('not_found', `${source} cannot be read on the daemon's machine`, { cause });
     });
-    if (found.isDirectory()) return this.#made(await this.#store.importDirectory(input.name, source, build));
+    if (found.isDirectory()) {
+      if (input.name === undefined)
+        throw new CoppiceError('invalid_argument', `an image from ${source} needs a name`);
+      return this.#made(await this.#store.importDirectory(input.name, source, build));
+    }
     return this.#made(await this.#store.importArchive(input.name, createReadStream(source), build));
   }
 
@@ -229,10 +235,7 @@ export class ImageService {
     const removed: { id: string; name: string }[] = [];
     const before = await this.#store.usedBytes();
     for (const image of await this.#store.list()) {
-      const superseded =
-        image.layers !== undefined &&
-        image.name.includes('@') &&
-        !(image.source.kind === 'registry' && image.source.reference.includes('@'));
+      const superseded = isSuperseded(image);
       if (!(all || superseded) || this.#usersOf(image.id).length > 0 || this.#claims.has(image.id)) continue;
       await this.remove(image.id);
       removed.push({ id: image.id, name: image.name });
@@ -357,6 +360,14 @@ export class ImageService {
     };
   }
 }
+
+/** Whether a newer image took its name. */
+const isSuperseded = ({ name, source, layers }: StoredImage): boolean => {
+  if (source.kind === 'host') return name !== 'host';
+  if (source.kind === 'debian') return name !== `debian:${source.suite}`;
+  const pinned = source.kind === 'registry' && source.reference.includes('@');
+  return layers !== undefined && name.includes('@') && !pinned;
+};
 
 const settingsView = (settings: ImageSettings): NonNullable<Image['settings']> => ({
   env: { ...settings.env },

@@ -449,8 +449,30 @@ export class ImageStore {
     return build;
   }
 
+  /**
+   * Makes what Coppice makes itself anew, beside the one that there is: that one gets another name, and what stands on it stays on
+   * it. Where nothing changed, it stays as it is.
+   */
+  async refresh(name: string, options: BuildOptions = {}): Promise<Image> {
+    const suite = debianSuite(name);
+    if (name !== 'host' && suite === undefined)
+      throw new CoppiceError('invalid_argument', `${name} is not an image that Coppice makes itself`, {
+        hint: `Only host and debian:<suite> are. For others: coppice images pull ${name}`,
+      });
+    const limits = { ...options, ...this.#limits };
+    return this.#exclusively(name, () =>
+      this.#fill(name, options, (rootfs) =>
+        suite === undefined ? fillHost(rootfs, options) : buildDebianRootfs(suite, rootfs, limits),
+      ),
+    );
+  }
+
   async #buildOnce(name: string, options: BuildOptions, fill: FillRootfs): Promise<Image> {
     if ((await this.find(name)) !== undefined) throw nameTaken(name);
+    return this.#fill(name, options, fill);
+  }
+
+  async #fill(name: string, options: BuildOptions, fill: FillRootfs): Promise<Image> {
     const id = this.#newId();
     const building = await this.#directory.makeBuilding(id);
     try {
@@ -460,7 +482,13 @@ export class ImageStore {
       const content = source.kind !== 'host';
       options.onProgress?.({ phase: 'computing the digest', done: 0, total: null, unit: 'steps' });
       const manifest = await readManifest(`${rootfs}/`, { content, signal: options.signal });
+      const before = await this.find(name);
+      if (before?.digest === manifest.digest) {
+        await rm(building, { recursive: true, force: true });
+        return before;
+      }
       const image: Image = { id, name, source, ...manifest, createdAt: this.#now().toISOString(), warnings };
+      if (before !== undefined) await this.#directory.rewrite({ ...before, name: nameByDigest(before) });
       await this.#directory.publish(building, image);
       return image;
     } catch (error) {
