@@ -385,6 +385,21 @@ static int sync_filesystem(struct request *request, struct reply *reply) {
   return result;
 }
 
+/*
+ * DIR: what was made, renamed and removed before is so after a loss of power too. Contents that programs are still to write back are not
+ * waited for: there may be any amount of them, of anybody.
+ */
+static int commit_filesystem(struct request *request, struct reply *reply) {
+  __u64 transaction = 0;
+  int directory = open_directory(reply, request->fields[0].data);
+  if (directory < 0) return -1;
+  int result = ioctl(directory, BTRFS_IOC_START_SYNC, &transaction);
+  if (result == 0) result = ioctl(directory, BTRFS_IOC_WAIT_SYNC, &transaction);
+  if (result < 0) fail(reply, "commit %s", request->fields[0].data);
+  close(directory);
+  return result;
+}
+
 /* DIR -> the filesystem's id, as in /sys/fs/btrfs/<id> */
 static int identify(struct request *request, struct reply *reply) {
   struct btrfs_ioctl_fs_info_args args = {0};
@@ -409,6 +424,7 @@ const struct operation_entry btrfs_operations[] = {
     {"quota-enable", 1, enable_quota},
     {"quota-sweep", 1, sweep_quota},
     {"filesystem-sync", 1, sync_filesystem},
+    {"filesystem-commit", 1, commit_filesystem},
     {"filesystem-id", 1, identify},
     {NULL, 0, NULL},
 };

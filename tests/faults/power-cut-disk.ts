@@ -61,6 +61,20 @@ export class PowerCutDisk implements AsyncDisposable {
     }
   }
 
+  /** What the disk holds at this instant, and goes on from after the power is back. */
+  async hold(): Promise<string> {
+    this.#cuts += 1;
+    const image = join(this.#host.path, `cut-${this.#cuts}.img`);
+    await copyFile(this.#image, image, constants.COPYFILE_FICLONE_FORCE);
+    return image;
+  }
+
+  /** Mounts it in the place of this filesystem, which nobody may be using. */
+  async become(image: string): Promise<void> {
+    await run('umount', [this.path]);
+    await run('mount', ['-o', kinds[this.#kind].options, image, this.path]);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await run('umount', [this.path]);
     await this.#host[Symbol.asyncDispose]();

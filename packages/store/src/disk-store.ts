@@ -27,6 +27,8 @@ export interface DiskStore {
   cloneDisk(snapshotId: string, diskId: string, sizeBytes: number, options?: CopyOptions): Promise<void>;
   /** The disk becomes what the snapshot holds, in one step; the sandbox is stopped or frozen out of it. A crash leaves the old or the new one. */
   replaceDisk(diskId: string, snapshotId: string, sizeBytes: number, options?: CopyOptions): Promise<void>;
+  /** Disks that were made and replaced before are so after a loss of power too, and so is what was written to this one. */
+  settle(diskId?: string): Promise<void>;
   /** Immutable from its first instant; the caller froze the sandbox where it runs. */
   snapshotDisk(diskId: string, snapshotId: string, options?: CopyOptions): Promise<void>;
   /** Idempotent, all of them. */

@@ -92,7 +92,10 @@ export class Pauser {
     const { id } = record;
     await this.#lifecycle.endMachine(record, keep === 'disk' ? 5000 : 0);
     // What ran on between the checkpoint and the end is taken back: disk and memory are of one instant.
-    if (keep === 'memory') await disks.replaceDisk(id, pauseId(id), diskBytes(record));
+    if (keep === 'memory') {
+      await disks.replaceDisk(id, pauseId(id), diskBytes(record));
+      await disks.settle();
+    }
     journal.step('pause.machine-stopped');
     journal.finish(id, (emit) => {
       state.sandboxes.update(id, { state: 'paused', pauseKeep: keep, startedAtMs: null });

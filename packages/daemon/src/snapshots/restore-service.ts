@@ -152,8 +152,12 @@ export class RestoreService {
     await this.#lifecycle.dropPause(id);
     state.merges.forgetHolder(id);
     journal.step('restore.disk-replaced');
+    // Before the database says so, and while the machine starts.
+    const settled = disks.settle();
+    settled.catch(() => {});
     const restored = { baseSnapshotId: snapshot.id, pauseKeep: null, failure: null };
     if (!intent.wasRunning) {
+      await settled;
       journal.finish(id, (emit) => {
         state.sandboxes.update(id, { ...restored, state: 'stopped' });
         emit('sandbox.restored', id, { snapshot_id: snapshot.id, with_memory: false, ...undo });
@@ -164,6 +168,7 @@ export class RestoreService {
     try {
       const memoryDir = withMemory ? disks.memoryDir(snapshot.id) : undefined;
       const { machine, address } = await starter.start(record, { memoryDir });
+      await settled;
       journal.step('restore.machine-started');
       this.#lifecycle.started(record, machine, address, 'sandbox.restored', restored, {
         snapshot_id: snapshot.id,

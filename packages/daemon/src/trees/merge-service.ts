@@ -298,13 +298,14 @@ export class MergeService {
     intent: MergeIntent,
     signal: AbortSignal,
   ): Promise<void> {
-    const { work } = this.#parts;
-    const { trees, server } = this.#parts;
+    const { work, disks, trees, server } = this.#parts;
     const { undoSnapshotId: undoId, theirsSnapshotId, prefer } = intent;
     try {
       const theirs = trees.ofSnapshot(into, theirsSnapshotId);
       const options = prefer === null ? {} : { prefer };
       await applyMerge(server.until(signal), plan, theirs, this.#writer(into, signal), options);
+      // What it brought must not be lost once it counts as merged: no later merge would bring it again.
+      await disks.settle(into.id);
     } catch (error) {
       if (error instanceof WorkEnded && this.#isLeft(into, error.ending)) throw error;
       const caller = AbortSignal.timeout(takeBackMs);

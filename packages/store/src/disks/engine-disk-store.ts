@@ -129,6 +129,17 @@ class EngineDiskStore implements DiskStore {
     this.#removeLater(draft);
   }
 
+  async settle(diskId?: string): Promise<void> {
+    const { engine, directory } = this.#options;
+    if (diskId === undefined || !engine.atomicClone) return engine.commit(directory);
+    // A clone writes back what was written to its source, and to nothing else, and commits.
+    const draft = this.#temporary('snapshots', 'old', diskId);
+    await this.#orUndo(draft, async () => {
+      await engine.clone(this.diskDir(diskId), draft, { readOnly: true });
+    });
+    this.#removeLater(draft);
+  }
+
   async snapshotDisk(diskId: string, snapshotId: string, { signal }: CopyOptions = {}): Promise<void> {
     const source = this.diskDir(diskId);
     const target = this.snapshotDir(snapshotId);

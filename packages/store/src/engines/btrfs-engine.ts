@@ -51,6 +51,10 @@ export class BtrfsEngine implements TreeEngine {
     }
   }
 
+  async commit(place: string): Promise<void> {
+    await this.#server.call('filesystem-commit', place);
+  }
+
   async remove(directory: string): Promise<void> {
     try {
       await this.#server.call('subvolume-delete', directory);

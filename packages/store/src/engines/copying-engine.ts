@@ -42,6 +42,10 @@ export class CopyingEngine implements TreeEngine {
     await this.#server.call('rename', directory, target);
   }
 
+  async commit(place: string): Promise<void> {
+    await this.#server.call('filesystem-sync', place);
+  }
+
   async remove(directory: string): Promise<void> {
     await this.#server.call('remove', dirname(directory), basename(directory));
   }

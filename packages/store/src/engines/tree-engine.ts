@@ -54,6 +54,8 @@ export interface TreeEngine {
   clone(source: string, target: string, options: CloneOptions): Promise<string | undefined>;
   /** To another place of the same filesystem, where nothing is; one that nobody can change stays so. */
   move(directory: string, target: string): Promise<void>;
+  /** What was made, moved and removed at this place is so after a loss of power too. */
+  commit(place: string): Promise<void>;
   /** Absent is fine. */
   remove(directory: string): Promise<void>;
   /** Measured file by file: what it takes grows with the tree. */
