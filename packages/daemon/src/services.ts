@@ -1,11 +1,14 @@
 import type {
+  Budget,
   BuildEvent,
   buildContextSchema,
   buildImageSchema,
+  Costs,
   CreatedSandbox,
   CreateSandbox,
   commitImageSchema,
   connectionsQuery,
+  costsQuery,
   createdTokenSchema,
   createSnapshotSchema,
   createTokenSchema,
@@ -38,13 +41,16 @@ import type {
   prunedImagesSchema,
   pruneImagesSchema,
   registryLoginSchema,
+  removeBudgetQuery,
   restoredSchema,
   restoreSchema,
   Sandbox,
   SandboxDetail,
   Scope,
+  Secret,
   Snapshot,
   Stray,
+  setBudgetSchema,
   Token,
   updateSandboxSchema,
   updateSnapshotSchema,
@@ -179,6 +185,15 @@ export interface Services {
   readonly terminals: TerminalService;
   readonly files: FileService;
   readonly notes: Vault;
+  readonly gateway: {
+    setSecret(name: string, value: string): Promise<void>;
+    listSecrets(): Promise<Secret[]>;
+    removeSecret(name: string): Promise<void>;
+    costs(query: z.output<typeof costsQuery>): Promise<Costs>;
+    setBudget(input: z.output<typeof setBudgetSchema>): Promise<Budget>;
+    listBudgets(): Promise<Budget[]>;
+    removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void>;
+  };
   readonly network: {
     patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox>;
     connections(

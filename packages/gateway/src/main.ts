@@ -1,8 +1,11 @@
 import { chdir } from 'node:process';
+import { mayAskModels } from '@coppice/protocol';
 import { z } from 'zod';
 import { ControlServer } from './control/control-server.ts';
 import { Egress } from './egress/egress.ts';
 import { lookupBy } from './egress/reach.ts';
+import { ConfiguredModels } from './models/configured-models.ts';
+import { Secrets } from './secrets/secrets.ts';
 import { GatewayState } from './state.ts';
 
 /** Written by the daemon as the only argument. */
@@ -18,19 +21,29 @@ const { directory, version, names, host, resolvers } = optionsSchema.parse(JSON.
 // Paths from here on are short: a socket's may have 107 characters at most.
 chdir(directory);
 const state = new GatewayState('gateway.db');
+const secrets = new Secrets(state, 'secrets.key');
+const models = new ConfiguredModels({
+  file: '../models.json',
+  ledgerFile: 'ledger.db',
+  secrets,
+  emit: () => {},
+});
 const egress = await Egress.open({
   state,
   names,
   host,
   lookup: lookupBy(resolvers),
   now: Date.now,
-  own: (_request, response) => {
-    response.writeHead(404, { 'content-type': 'text/plain; charset=utf-8' });
-    response.end('Coppice: the gateway answers nothing at this address.\n');
+  own: (request, response, policy) => {
+    if (mayAskModels(policy.allow)) return void models.handle(request, response, { sandbox: policy.sandbox });
+    response.writeHead(403, { 'content-type': 'text/plain; charset=utf-8' });
+    response.end('Coppice: this sandbox may not ask for models. Allow it: coppice net NAME --allow models\n');
   },
 });
 const control = new ControlServer({
   egress,
+  models,
+  secrets,
   version,
   names,
   end: () => process.kill(process.pid, 'SIGTERM'),
@@ -39,6 +52,7 @@ await control.listen('control.sock');
 process.on('SIGTERM', () => {
   control.close();
   egress.close();
+  models.close();
   state.close();
   process.exit(0);
 });

@@ -1,3 +1,4 @@
+import { closeSync, openSync } from 'node:fs';
 import Database from 'better-sqlite3';
 
 export interface ConnectionRow {
@@ -31,6 +32,7 @@ CREATE TABLE IF NOT EXISTS connections (
   verdict TEXT NOT NULL, reason TEXT, remote TEXT, bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL,
   began_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, sealed BLOB NOT NULL, changed_ms INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS connections_of_sandbox ON connections (sandbox, id);
 `;
 
@@ -39,9 +41,12 @@ export class GatewayState {
   readonly #db: Database.Database;
 
   constructor(file: string) {
+    closeSync(openSync(file, 'a', 0o600));
     this.#db = new Database(file);
     this.#db.pragma('journal_mode = WAL');
     this.#db.pragma('synchronous = NORMAL');
+    // A secret that was removed or changed is not in the file any more.
+    this.#db.pragma('secure_delete = ON');
     this.#db.exec(schema);
   }
 
@@ -112,6 +117,26 @@ export class GatewayState {
         'SELECT * FROM (SELECT * FROM connections WHERE sandbox = ? AND id > ? ORDER BY id DESC LIMIT ?) ORDER BY id',
       )
       .all(sandbox, after, limit);
+  }
+
+  setSecret(name: string, sealed: Buffer, changedMs: number): void {
+    this.#db.prepare('INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)').run(name, sealed, changedMs);
+  }
+
+  secret(name: string): Buffer | undefined {
+    return this.#db
+      .prepare<[string], { sealed: Buffer }>('SELECT sealed FROM secrets WHERE name = ?')
+      .get(name)?.sealed;
+  }
+
+  secretNames(): { name: string; changed_ms: number }[] {
+    return this.#db
+      .prepare<[], { name: string; changed_ms: number }>('SELECT name, changed_ms FROM secrets ORDER BY name')
+      .all();
+  }
+
+  removeSecret(name: string): boolean {
+    return this.#db.prepare('DELETE FROM secrets WHERE name = ?').run(name).changes > 0;
   }
 
   close(): void {

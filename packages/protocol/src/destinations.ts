@@ -28,6 +28,10 @@ export const presets: Readonly<Record<string, readonly string[]>> = {
 /** Names that the gateway itself answers to. */
 export const ownDomain = 'coppice';
 
+/** The gateway itself, which answers for models. */
+const modelsWord = 'models';
+const modelsName = `gateway.${ownDomain}`;
+
 const blockSchema = z.union([z.ipv4(), z.cidrv4()]);
 const label = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
 
@@ -52,6 +56,8 @@ export function parseDestination(text: string): Destination | { readonly problem
   const ports = portText === undefined ? webPorts : portOf(portText);
   if (ports === undefined) return { problem: 'names a port that is not between 1 and 65535' };
   const name = written === '*.' ? '' : plainName(written);
+  if (name === modelsWord && portText === undefined)
+    return { kind: 'names', rules: [{ pattern: modelsName, ports: [80] }] };
   const preset = Object.hasOwn(presets, name) ? presets[name] : undefined;
   if (preset !== undefined) {
     if (portText !== undefined) return { problem: `is a preset, and presets take no port` };
@@ -62,7 +68,7 @@ export function parseDestination(text: string): Destination | { readonly problem
   return {
     problem:
       'must be an IPv4 address, a block such as 198.51.100.0/24, a name such as example.com, *.example.com or ' +
-      `example.com:22, or one of ${Object.keys(presets).join(', ')}`,
+      `example.com:22, models, or one of ${Object.keys(presets).join(', ')}`,
   };
 }
 
@@ -99,3 +105,20 @@ const matches = (pattern: string, name: string): boolean =>
 /** Whether one of the rules speaks of this name, at this port if one is given. */
 export const ruleFor = (rules: readonly NameRule[], name: string, port?: number): NameRule | undefined =>
   rules.find(({ pattern, ports }) => matches(pattern, name) && (port === undefined || ports.includes(port)));
+
+/** Whether a sandbox with these rules may ask for models. */
+export const mayAskModels = (rules: readonly NameRule[]): boolean =>
+  rules.some(({ pattern }) => pattern === modelsName);
+
+/** Stands where a key would: the gateway knows who calls by the address, and has the real keys. */
+export const placeholderKey = 'coppice-placeholder';
+
+/** What programs look for to find a model, for a sandbox that may ask for models. */
+export const modelVariables: Readonly<Record<string, string>> = {
+  ANTHROPIC_BASE_URL: `http://${modelsName}`,
+  ANTHROPIC_API_KEY: placeholderKey,
+  OPENAI_BASE_URL: `http://${modelsName}/v1`,
+  OPENAI_API_KEY: placeholderKey,
+  GOOGLE_GEMINI_BASE_URL: `http://${modelsName}`,
+  GEMINI_API_KEY: placeholderKey,
+};

@@ -1,6 +1,7 @@
 export * from './destinations.ts';
 export * from './errors.ts';
 export * from './files.ts';
+export * from './gateway.ts';
 export * from './git.ts';
 export * from './ids.ts';
 export * from './image-reference.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import * as files from './files.ts';
+import * as gateway from './gateway.ts';
 import * as git from './git.ts';
 import { refSchema } from './ids.ts';
 import * as images from './images.ts';
@@ -769,6 +770,75 @@ export const routes = {
     result: snapshots.lineageSchema,
   }),
 
+  setSecret: route({
+    method: 'PUT',
+    path: '/v1/secrets/:secret',
+    tag: 'gateway',
+    summary: 'Give the gateway a secret, or another value for it',
+    scope: 'admin',
+    answer: 'json',
+    params: z.strictObject({ secret: gateway.secretNameSchema }),
+    body: gateway.setSecretSchema,
+    result: machine.emptySchema,
+  }),
+  listSecrets: route({
+    method: 'GET',
+    path: '/v1/secrets',
+    tag: 'gateway',
+    summary: 'Names of the secrets; their values never leave the gateway',
+    scope: 'admin',
+    answer: 'json',
+    result: list(gateway.secretSchema),
+  }),
+  removeSecret: route({
+    method: 'DELETE',
+    path: '/v1/secrets/:secret',
+    tag: 'gateway',
+    summary: 'Forget a secret',
+    scope: 'admin',
+    answer: 'json',
+    params: z.strictObject({ secret: gateway.secretNameSchema }),
+    result: machine.emptySchema,
+  }),
+  getCosts: route({
+    method: 'GET',
+    path: '/v1/costs',
+    tag: 'gateway',
+    summary: 'What calls to models took and cost, by anything',
+    scope: 'admin',
+    answer: 'json',
+    query: gateway.costsQuery,
+    result: gateway.costsSchema,
+  }),
+  setBudget: route({
+    method: 'PUT',
+    path: '/v1/budgets',
+    tag: 'gateway',
+    summary: 'Limit what calls to models may take',
+    scope: 'admin',
+    answer: 'json',
+    body: gateway.setBudgetSchema,
+    result: gateway.budgetSchema,
+  }),
+  listBudgets: route({
+    method: 'GET',
+    path: '/v1/budgets',
+    tag: 'gateway',
+    summary: 'Budgets, and what of them is spent',
+    scope: 'admin',
+    answer: 'json',
+    result: list(gateway.budgetSchema),
+  }),
+  removeBudget: route({
+    method: 'DELETE',
+    path: '/v1/budgets',
+    tag: 'gateway',
+    summary: 'Take a limit away',
+    scope: 'admin',
+    answer: 'json',
+    query: gateway.removeBudgetQuery,
+    result: machine.emptySchema,
+  }),
   setNetwork: route({
     method: 'PATCH',
     path: '/v1/sandboxes/:sandbox/network',

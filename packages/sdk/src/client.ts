@@ -1,7 +1,8 @@
-import type { Diff, Doctor, LineageNode, RouteResult } from '@coppice/protocol';
+import type { Costs, Diff, Doctor, LineageNode, RouteQuery, RouteResult } from '@coppice/protocol';
 import { Caller, type CallOptions } from './connection/caller.ts';
 import type { Transport } from './connection/transport.ts';
 import { Events } from './events.ts';
+import { Budgets, Secrets } from './gateway.ts';
 import { Images } from './images.ts';
 import { Notes } from './notes.ts';
 import { Sandboxes } from './sandboxes.ts';
@@ -18,6 +19,8 @@ export class Client implements Disposable {
   readonly notes: Notes;
   readonly tokens: Tokens;
   readonly events: Events;
+  readonly secrets: Secrets;
+  readonly budgets: Budgets;
   readonly #caller: Caller;
 
   constructor(transport: Transport) {
@@ -29,6 +32,8 @@ export class Client implements Disposable {
     this.notes = new Notes(this.#caller);
     this.tokens = new Tokens(this.#caller);
     this.events = new Events(this.#caller);
+    this.secrets = new Secrets(this.#caller);
+    this.budgets = new Budgets(this.#caller);
   }
 
   health({ signal }: CallOptions = {}): Promise<RouteResult<'health'>> {
@@ -37,6 +42,11 @@ export class Client implements Disposable {
 
   doctor({ signal }: CallOptions = {}): Promise<Doctor> {
     return this.#caller.call('doctor', { signal });
+  }
+
+  /** What calls to models took and cost: the total, and rows by what `by` names. */
+  costs({ signal, ...query }: RouteQuery<'getCosts'> & CallOptions = {}): Promise<Costs> {
+    return this.#caller.call('getCosts', { query, signal });
   }
 
   /** In the text format of Prometheus. */

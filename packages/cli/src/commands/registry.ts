@@ -51,6 +51,11 @@ const commandGroups = {
   Network: {
     net: () => import('./net.ts'),
     port: () => import('./port.ts'),
+    secret: () => import('./secret.ts'),
+  },
+  'Models and cost': {
+    costs: () => import('./costs.ts'),
+    budget: () => import('./budget.ts'),
   },
   Images: {
     images: () => import('./images.ts'),

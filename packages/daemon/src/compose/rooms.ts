@@ -10,6 +10,7 @@ import { ImageService } from '../images/image-service.ts';
 import { RegistryService } from '../images/registry-service.ts';
 import { GuestDoor } from '../inside/guest-door.ts';
 import { PortService } from '../inside/port-service.ts';
+import { GatewayService } from '../network/gateway-service.ts';
 import { NetworkService } from '../network/network-service.ts';
 import { Vault } from '../notes/vault.ts';
 import { Activity } from '../sandboxes/activity.ts';
@@ -169,6 +170,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     notes: new Vault(kernel.vaultDir),
     events: new EventService(state, journal, finder),
     networks: new NetworkService(base),
+    gatewayService: new GatewayService(base),
     watch: new IdleWatch({ ...base, lifecycle, pauser }),
   };
 }

@@ -136,6 +136,13 @@ export const createHandlers = (services: Services): Handlers => ({
   listNoteTags: async ({ query }) => ({ tags: await services.notes.tags(query.path) }),
   lineage: async () => ({ nodes: await services.compare.lineage() }),
 
+  setSecret: ({ params, body }) => done(services.gateway.setSecret(params.secret, body.value)),
+  listSecrets: () => items(services.gateway.listSecrets()),
+  removeSecret: ({ params }) => done(services.gateway.removeSecret(params.secret)),
+  getCosts: ({ query }) => services.gateway.costs(query),
+  setBudget: ({ body }) => services.gateway.setBudget(body),
+  listBudgets: () => items(services.gateway.listBudgets()),
+  removeBudget: ({ query }) => done(services.gateway.removeBudget(query)),
   setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),
   listConnections: async ({ params, query, signal }) => ({
     connections: await services.network.connections(params.sandbox, query, signal),

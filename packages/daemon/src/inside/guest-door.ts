@@ -1,4 +1,4 @@
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, destinationsOf, mayAskModels, modelVariables } from '@coppice/protocol';
 import type { ImageSettings, Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
@@ -65,12 +65,14 @@ export class GuestDoor implements GuestAccess {
 
 /** What the image says, and over it what the sandbox was given. */
 const processDefaults = (
-  { env }: SandboxRecord,
+  record: SandboxRecord,
   settings: ImageSettings | undefined,
-): Pick<GuestLease, 'env' | 'user' | 'cwd'> =>
-  settings === undefined
-    ? { env }
-    : { env: { ...settings.env, ...env }, user: settings.user, cwd: settings.workingDir };
+): Pick<GuestLease, 'env' | 'user' | 'cwd'> => {
+  const { allow } = record.network;
+  const models = allow.length > 0 && mayAskModels(destinationsOf(allow).names) ? modelVariables : {};
+  const env = { ...models, ...settings?.env, ...record.env };
+  return settings === undefined ? { env } : { env, user: settings.user, cwd: settings.workingDir };
+};
 
 function notRunning(record: SandboxRecord): CoppiceError {
   const why = record.failure === null ? '' : `: ${record.failure}`;

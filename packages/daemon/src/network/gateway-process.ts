@@ -23,6 +23,8 @@ export interface GatewayOptions {
   readonly log: Log;
 }
 
+type GatewayPlace = Omit<NamePlace, 'address'>;
+
 interface Health {
   readonly version: string;
   readonly pid: number;
@@ -39,7 +41,7 @@ const startMs = 30_000;
  */
 export class GatewayProcess implements NameGateway {
   readonly #options: GatewayOptions;
-  #place: NamePlace | undefined;
+  #place: GatewayPlace | undefined;
   #starting: Promise<void> | undefined;
   /** Those that the gateway holds to names; undefined until it was asked. */
   #admitted: Set<string> | undefined;
@@ -105,6 +107,17 @@ export class GatewayProcess implements NameGateway {
     return z.array(networkConnectionSchema).parse(connections);
   }
 
+  /** Asks the gateway something, after starting it where it does not run. */
+  async ask<T>(place: GatewayPlace, method: string, path: string, body?: object): Promise<T> {
+    await this.#ready(place);
+    return this.#call<T>(method, path, body);
+  }
+
+  /** Whether it was ever started. */
+  get isUsed(): boolean {
+    return existsSync(this.#options.directory);
+  }
+
   /** Ends the gateway and every stream through it. */
   async purge(): Promise<void> {
     const health = await this.#health();
@@ -112,7 +125,7 @@ export class GatewayProcess implements NameGateway {
     rmSync(this.#options.directory, { recursive: true, force: true });
   }
 
-  async #ready(place: NamePlace): Promise<void> {
+  async #ready(place: GatewayPlace): Promise<void> {
     if (this.#place?.names === place.names && (await this.#health()) !== undefined) return;
     this.#starting ??= this.#start(place).finally(() => {
       this.#starting = undefined;
@@ -120,7 +133,7 @@ export class GatewayProcess implements NameGateway {
     await this.#starting;
   }
 
-  async #start(place: NamePlace): Promise<void> {
+  async #start(place: GatewayPlace): Promise<void> {
     const { program, directory, version, resolvers, log } = this.#options;
     const found = await this.#health();
     if (found !== undefined && found.names === place.names) {
@@ -161,7 +174,7 @@ export class GatewayProcess implements NameGateway {
     this.#take(health, place);
   }
 
-  #take(health: Health, place: NamePlace): void {
+  #take(health: Health, place: GatewayPlace): void {
     this.#place = place;
     this.#admitted = new Set(health.sandboxes);
   }
@@ -212,7 +225,12 @@ export class GatewayProcess implements NameGateway {
     signal: AbortSignal,
   ): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
-      const call = request({ socketPath: this.#socket, method, path, signal, agent: false }, resolve);
+      const text = body === undefined ? '' : JSON.stringify(body);
+      const headers = { 'content-length': Buffer.byteLength(text) };
+      const call = request(
+        { socketPath: this.#socket, method, path, headers, signal, agent: false },
+        resolve,
+      );
       call.once('error', (cause) =>
         reject(
           new CoppiceError('unavailable', `the gateway does not answer: ${cause.message}`, {
@@ -221,7 +239,7 @@ export class GatewayProcess implements NameGateway {
           }),
         ),
       );
-      call.end(body === undefined ? undefined : JSON.stringify(body));
+      call.end(text);
     });
   }
 }

@@ -1,12 +1,18 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, setSecretSchema } from '@coppice/protocol';
 import { z } from 'zod';
+import type { BudgetInput, BudgetKey } from '../budgets/budget.ts';
 import type { Egress } from '../egress/egress.ts';
 import { egressPolicySchema } from '../egress/policies.ts';
+import { type CostQuery, costs } from '../ledger/costs.ts';
+import type { ConfiguredModels } from '../models/configured-models.ts';
+import type { Secrets } from '../secrets/secrets.ts';
 
 export interface ControlParts {
   readonly egress: Egress;
+  readonly models: ConfiguredModels;
+  readonly secrets: Secrets;
   readonly version: string;
   /** The block of addresses that stand for names here. */
   readonly names: string;
@@ -51,7 +57,7 @@ export class ControlServer {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { egress, version, names, end } = this.#parts;
+    const { egress, models, secrets, version, names, end } = this.#parts;
     const url = new URL(request.url ?? '/', 'http://gateway');
     const [, subject, id, part] = url.pathname.split('/');
     const call = `${request.method} ${subject}${id === undefined ? '' : '/:id'}${part === undefined ? '' : `/${part}`}`;
@@ -68,6 +74,22 @@ export class ControlServer {
         return json(response, {});
       case 'GET sandboxes/:id/connections':
         return json(response, await this.#connections(request, id ?? '', url.searchParams));
+      case 'PUT secrets/:id':
+        secrets.set(id ?? '', setSecretSchema.parse(await bodyOf(request)).value);
+        return json(response, {});
+      case 'GET secrets':
+        return json(response, { items: secrets.list() });
+      case 'DELETE secrets/:id':
+        secrets.remove(id ?? '');
+        return json(response, {});
+      case 'POST costs':
+        return json(response, snakeCase(costs(models.database, (await bodyOf(request)) as CostQuery)));
+      case 'POST budgets':
+        return json(response, snakeCase(models.budgets.set((await bodyOf(request)) as BudgetInput)));
+      case 'GET budgets':
+        return json(response, snakeCase({ items: models.budgets.list() }));
+      case 'DELETE budgets':
+        return json(response, { removed: models.budgets.remove((await bodyOf(request)) as BudgetKey) });
       case 'POST end':
         json(response, {});
         return end();
@@ -85,6 +107,20 @@ export class ControlServer {
     await records.next(sandbox, wait_ms, request.socket);
     return { connections: records.list(sandbox, after, limit) };
   }
+}
+
+/** As the API writes names. */
+function snakeCase(value: object): object {
+  return JSON.parse(JSON.stringify(value), (_key, each) =>
+    typeof each === 'object' && each !== null && !Array.isArray(each)
+      ? Object.fromEntries(
+          Object.entries(each).map(([name, inner]) => [
+            name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+            inner,
+          ]),
+        )
+      : each,
+  );
 }
 
 async function bodyOf(request: IncomingMessage): Promise<unknown> {

@@ -12,7 +12,15 @@ import {
 } from './address-plan.ts';
 import { type Cidr, formatCidr, overlaps, parseCidr } from './cidr.ts';
 import { HostRules, lines, slotOfChain } from './host-rules.ts';
-import type { Attachment, LinkUse, NameDoors, NameGateway, Network, NetworkPolicy } from './network.ts';
+import type {
+  Attachment,
+  LinkUse,
+  NameDoors,
+  NameGateway,
+  NamePlace,
+  Network,
+  NetworkPolicy,
+} from './network.ts';
 import { NetworkCommands } from './network-commands.ts';
 import { checkPolicy, isClosed } from './policy-rules.ts';
 import { sandboxRules } from './sandbox-rules.ts';
@@ -104,6 +112,17 @@ export class NftNetwork implements Network {
       if (known === undefined) await this.#undo(sandboxId, slot);
       throw error;
     }
+  }
+
+  /** Where the gateway is for the sandboxes of this home, whether or not one has a network yet. */
+  async gatewayPlace(): Promise<Omit<NamePlace, 'address'>> {
+    if (this.#book.range === undefined)
+      await this.#exclusively(async () => {
+        if (this.#book.range === undefined)
+          await this.#book.setRange(this.#chooseRange(await this.#routes()));
+      });
+    const plan = this.#plan();
+    return { names: formatCidr(plan.names), host: plan.gateway };
   }
 
   async release(sandboxId: string): Promise<void> {

@@ -1,0 +1,44 @@
+import type { Budget, RouteBody, RouteQuery, Secret } from '@coppice/protocol';
+import type { Caller, CallOptions } from './connection/caller.ts';
+
+/** Keys of models and other secrets. Their values go in and never come out. */
+export class Secrets {
+  readonly #caller: Caller;
+
+  constructor(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  async set(name: string, value: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('setSecret', { params: { secret: name }, body: { value }, signal });
+  }
+
+  async list({ signal }: CallOptions = {}): Promise<Secret[]> {
+    return (await this.#caller.call('listSecrets', { signal })).items;
+  }
+
+  async remove(name: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('removeSecret', { params: { secret: name }, signal });
+  }
+}
+
+/** Limits on what calls to models may take. */
+export class Budgets {
+  readonly #caller: Caller;
+
+  constructor(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  set(budget: RouteBody<'setBudget'>, { signal }: CallOptions = {}): Promise<Budget> {
+    return this.#caller.call('setBudget', { body: budget, signal });
+  }
+
+  async list({ signal }: CallOptions = {}): Promise<Budget[]> {
+    return (await this.#caller.call('listBudgets', { signal })).items;
+  }
+
+  async remove(key: RouteQuery<'removeBudget'>, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('removeBudget', { query: key, signal });
+  }
+}
