@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `bin/jvs` needs in a checkout that nobody has set up, and nothing else: Node, coppice-tree, and a bundle. The bundle takes two npm
-# packages, of the versions and with the integrities of package-lock.json. All messages go to stderr.
+# What `bin/jvs` needs in a checkout that nobody has set up, and nothing else: Node, coppice-tree, and a bundle. The bundle takes two
+# npm packages, of the versions and with the integrities of package-lock.json. All messages go to stderr.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 exec >&2
@@ -8,8 +8,8 @@ mkdir -p .tools
 # Two commands started together set up once.
 exec 9>.tools/setup.lock
 flock 9
+# For node_package and hex_to_base64.
 source scripts/setup/20-node.sh
-PATH="$PWD/.tools/node/bin:$PATH"
 
 say() { printf 'jvs: setting up %s\n' "$1"; }
 
@@ -37,10 +37,13 @@ fetch() {
   rm -r .tools/jvs/archive
 }
 
-if ! is_present; then
-  say Node
-  install
-fi
+# One of the steps of a whole set-up, where its product is missing.
+step() {
+  (source "$1"; is_present) || { say "$2"; bash -euo pipefail -c 'source "$1"; install' step "$1"; }
+}
+
+step scripts/setup/20-node.sh Node
+step scripts/setup/25-blake3.sh BLAKE3
 if [[ ! -x native/build/coppice-tree || native/tree -nt native/build/coppice-tree ]]; then
   say coppice-tree
   make -s -C native build/coppice-tree
