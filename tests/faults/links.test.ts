@@ -21,10 +21,12 @@ const typesOf = async (daemon: RunningDaemon, sandbox: Sandbox): Promise<string[
   (await daemon.client.events.list({ sandbox: sandbox.id })).events.map(({ type }) => type);
 
 describe('the link to a sandbox that is cut', () => {
-  const tools = mkdtempSync(join(tmpdir(), 'coppice-cut-'));
-  const cutLink = join(tools, 'cut-link');
+  let tools: string;
+  let cutLink: string;
 
   beforeAll(() => {
+    tools = mkdtempSync(join(tmpdir(), 'coppice-cut-'));
+    cutLink = join(tools, 'cut-link');
     execFileSync('cc', ['-O1', '-o', cutLink, join(import.meta.dirname, 'cut-link.c')]);
   });
   afterAll(() => rmSync(tools, { recursive: true }));
