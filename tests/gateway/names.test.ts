@@ -1,4 +1,4 @@
-import { readdirSync, readlinkSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import type { NetworkConnection } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
@@ -162,6 +162,13 @@ describe.each(['container', 'gvisor'] as const)('a sandbox of %s whose policy na
     const isBack = async () => (await curl('https://good.example.com/')) === 'tls good.example.com';
     await eventually('the gateway is back', isBack);
   });
+});
+
+test('the gateway has none of the rights of root over the machine', () => {
+  const status = readFileSync(`/proc/${gatewayPid(daemon.home)}/status`, 'utf8');
+  for (const set of ['CapEff', 'CapPrm', 'CapBnd', 'CapInh'])
+    expect(status).toMatch(new RegExp(`^${set}:\\s0+$`, 'm'));
+  expect(status).toMatch(/^NoNewPrivs:\s1$/m);
 });
 
 /** The process that has its working directory in the home's part for the gateway. */
