@@ -43,11 +43,11 @@ static bool send_descriptors(int to, const int *fds, size_t count) {
   char answer = 'l';
   struct iovec text = {&answer, 1};
   struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1, .msg_control = space.bytes};
-  message.msg_controllen = CMSG_SPACE(count * sizeof *fds);
+  message.msg_controllen = (socklen_t)CMSG_SPACE(count * sizeof *fds);
   struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(count * sizeof *fds);
+  rights->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof *fds);
   memcpy(CMSG_DATA(rights), fds, count * sizeof *fds);
   return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }

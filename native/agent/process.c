@@ -55,8 +55,8 @@ static void try_execute(struct start *start, const char *file) {
   /* A script without a first line that names its interpreter: a shell runs it, as it would have by hand. */
   size_t count = 0;
   while (start->argv[count] != NULL) count++;
-  if (count > 1000) return;
-  char *shell_argv[count + 2];
+  char *shell_argv[1002];
+  if (count + 2 > sizeof shell_argv / sizeof *shell_argv) return;
   shell_argv[0] = "/bin/sh";
   shell_argv[1] = (char *)file;
   for (size_t i = 1; i <= count; i++) shell_argv[i + 1] = start->argv[i];

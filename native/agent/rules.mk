@@ -10,7 +10,8 @@ AGENT_CC ?= musl-gcc -idirafter /usr/include -idirafter /usr/include/$(shell $(C
 
 # The wrapper does not know -static-pie: this is what it stands for. musl has no checked functions for _FORTIFY_SOURCE to call.
 MUSL := $(dir $(firstword $(shell $(AGENT_CC) -v -x c -o /dev/null /dev/null 2>&1 | grep -o '[^ ]*/Scrt1\.o')))
-AGENT_FLAGS := -static -nostartfiles $(filter-out -static-pie $(FORTIFY),$(CFLAGS)) -Wl,-pie,--no-dynamic-linker,-z,text
+# Its macros for control messages and terminals change signs.
+AGENT_FLAGS := -Wno-sign-conversion -static -nostartfiles $(filter-out -static-pie $(FORTIFY),$(CFLAGS)) -Wl,-pie,--no-dynamic-linker,-z,text
 AGENT_BUILD = $(AGENT_CC) $(AGENT_FLAGS) -o $@.new $(MUSL)rcrt1.o $(MUSL)crti.o \
 	$(shell $(CC) -print-file-name=crtbeginS.o) $(AGENT_SOURCES) $(shell $(CC) -print-file-name=crtendS.o) $(MUSL)crtn.o
 endif

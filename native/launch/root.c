@@ -17,7 +17,7 @@ bool idmap_tree(int tree, int userns, uint64_t more) {
   struct mount_attr attributes = {
       .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | more,
       .attr_clr = MOUNT_ATTR__ATIME,
-      .userns_fd = (uint64_t)userns,
+      .userns_fd = (__u64)userns,
   };
   return syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) == 0;
 }

@@ -131,7 +131,7 @@ pid_t clone_into(int cgroup) {
   struct clone_args arguments = {
       .flags = cgroup >= 0 ? CLONE_INTO_CGROUP : 0,
       .exit_signal = SIGCHLD,
-      .cgroup = (uint64_t)(cgroup >= 0 ? cgroup : 0),
+      .cgroup = (__u64)(cgroup >= 0 ? cgroup : 0),
   };
   return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
 }

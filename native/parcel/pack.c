@@ -49,7 +49,8 @@ static __attribute__((noinline)) void put_attributes(struct packer *packer, int 
   ssize_t length = llistxattr(path, names, sizeof names);
   if (length < 0 && errno != EOPNOTSUPP) stop_errno("list the attributes of %s", name);
   uint16_t count = 0;
-  for (char *at = names; at < names + length; at += strlen(at) + 1) count += keeps_attribute(packer->policy, at) != 0;
+  for (char *at = names; at < names + length; at += strlen(at) + 1)
+    if (keeps_attribute(packer->policy, at)) count++;
   put8((uint8_t)flags);
   put32(status->st_mode & 07777);
   put32(status->st_uid);

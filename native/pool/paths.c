@@ -45,7 +45,7 @@ int open_parent(struct reply *reply, const char *path, const char **name) {
 /* A path that the kernel takes in one piece. */
 static int open_short(int root, const char *relative, int flags) {
   struct open_how how = {
-      .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
+      .flags = (__u64)(flags | O_CLOEXEC | O_NOFOLLOW),
       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
   };
   for (;;) {

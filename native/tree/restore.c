@@ -191,8 +191,8 @@ static int open_up(int dir, const char *name) {
   struct stat now;
   if (geteuid() == 0 || fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(now.st_mode) || (now.st_mode & 0700) == 0700)
     return -1;
-  const int mode = now.st_mode & 07777;
-  return fchmodat(dir, name, mode | 0700, AT_SYMLINK_NOFOLLOW) == 0 ? mode : -1;
+  const mode_t mode = now.st_mode & 07777;
+  return fchmodat(dir, name, mode | 0700, AT_SYMLINK_NOFOLLOW) == 0 ? (int)mode : -1;
 }
 
 /* Where nothing else has given it the mode that it shall have. */

@@ -41,7 +41,7 @@ void sha256(const void *data, size_t len, uint8_t out[32]) {
   memcpy(last, bytes, left);
   last[left] = 0x80;
   const size_t end = left < 56 ? 64 : 128;
-  for (int i = 0; i < 8; i++) last[end - 1 - i] = (uint8_t)((uint64_t)len * 8 >> 8 * i);
+  for (size_t i = 0; i < 8; i++) last[end - 1 - i] = (uint8_t)((uint64_t)len * 8 >> 8 * i);
   add_block(state, last);
   if (end == 128) add_block(state, last + 64);
   for (int i = 0; i < 32; i++) out[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));

@@ -68,7 +68,7 @@ static bool map_owners(int tree, const struct stat *directory, uid_t first_id, c
   struct mount_attr attributes = {
       .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID,
       .attr_clr = MOUNT_ATTR__ATIME,
-      .userns_fd = (uint64_t)map,
+      .userns_fd = (__u64)map,
   };
   bool mapped = map >= 0 && syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) == 0;
   if (map >= 0 && !mapped && errno == EINVAL)

@@ -16,7 +16,7 @@
 
 #include "../lib/architecture.h"
 
-#define ARGUMENT(n) ((uint32_t)(offsetof(struct seccomp_data, args) + 8 * (n)))
+#define ARGUMENT(n) ((uint32_t)(offsetof(struct seccomp_data, args) + 8 * (unsigned)(n)))
 #define UNKNOWN (SECCOMP_RET_ERRNO | ENOSYS)
 #define SET_ID (S_ISUID | S_ISGID)
 /* Of the flags of an open: those with which it looks at the mode. */
