@@ -146,6 +146,26 @@ describe('images of a registry', skipFor(registryRefusal()), () => {
     expect(error).toMatchObject({ code: 'in_use' });
   });
 
+  test('one that has the same layer several times starts, and the last of them counts', async () => {
+    const empty = await layerTar();
+    const twice = await layerTar(
+      { name: 'd/', type: 'directory' },
+      { name: 'd/a', text: 'a' },
+      { name: 'd/.wh.b' },
+    );
+    const between = await layerTar(
+      { name: 'd/.wh.a' },
+      { name: 'd/b', text: 'b' },
+      { name: 'd/c', text: 'c' },
+    );
+    const name = await put('again:1', { layers: [empty, shell, twice, empty, between, twice, empty] });
+    const umoci = [`${join(directory, 'again-1')}:x`, join(directory, 'again-bundle')] as const;
+    await run('umoci', ['unpack', '--image', ...umoci]);
+    await using sandbox = await daemon.client.sandboxes.create({ image: name });
+    expect((await sandbox.exec('ls /d')).stdout).toBe('a\nc\n');
+    expect(await entriesInside(sandbox)).toEqual(await entriesOf(join(umoci[1], 'rootfs')));
+  });
+
   test('a newer image takes the name, and what stands on the older one stays on it until it goes', async () => {
     const versions = await Promise.all(['old', 'new'].map((text) => layerTar({ name: 'version', text })));
     const name = await put('moving:latest', { layers: [shell, versions[0]!] });

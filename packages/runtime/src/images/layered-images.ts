@@ -58,6 +58,12 @@ export interface PullProgress extends BuildOptions {
   readonly onLayer?: (progress: LayerProgress) => void;
 }
 
+/**
+ * Each layer once, as an overlay takes none twice. Of one that an image has several times, only the topmost shows: it hides whatever
+ * lies between it and the others.
+ */
+const topmostFirst = (layers: readonly string[]): string[] => [...new Set([...layers].reverse())];
+
 const gzipLevel = 4;
 const unpackingAtOnce = 2;
 
@@ -219,7 +225,7 @@ export class LayeredImages {
 
   /** What a sandbox of the image stands on. */
   root(id: string, layers: readonly string[]): ImageRoot {
-    const own = [...layers].reverse().map((diffId) => `${layerName(diffId)}/fs`);
+    const own = topmostFirst(layers).map((diffId) => `${layerName(diffId)}/fs`);
     return { directory: this.#layers.directory, layers: [`${id}/fs`, ...own, `${groundName}/fs`] };
   }
 
@@ -229,9 +235,10 @@ export class LayeredImages {
     { layers, settings }: Pick<LayeredContent, 'layers' | 'settings'>,
   ): Promise<void> {
     const stack = new LayerStack(
-      [...layers]
-        .reverse()
-        .map((diffId) => ({ directory: this.#layers.path(diffId), layer: this.#layers.get(diffId)! })),
+      topmostFirst(layers).map((diffId) => ({
+        directory: this.#layers.path(diffId),
+        layer: this.#layers.get(diffId)!,
+      })),
     );
     checkMountPoints(stack);
     const place = join(this.#layers.directory, id);
