@@ -8,7 +8,6 @@ import { ToolSet } from '../../packages/daemon/src/doors/mcp/registry.ts';
 import { asSingleRequest, SingleExchange } from '../../packages/daemon/src/doors/mcp/single-exchange.ts';
 import { defineTool, readOnly, type Tool } from '../../packages/daemon/src/doors/mcp/tool.ts';
 import type { McpParts, ToolContext } from '../../packages/daemon/src/doors/mcp/tool-context.ts';
-import { Sessions } from '../../packages/daemon/src/sessions/sessions.ts';
 
 const pixel =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==';
@@ -65,7 +64,7 @@ const tools: readonly Tool[] = [
 
 /** The tools that the conformance suite asks for, behind the daemon's own protocol code. */
 export const conformanceServer = (): Server => {
-  const parts = { sessions: new Sessions({ maxSandboxes: 1 }) } as unknown as McpParts;
+  const parts = { services: { sessions: { enter: () => () => undefined } } } as unknown as McpParts;
   const toolSet = new ToolSet(tools);
   return createServer(async (request, response) => {
     const body = request.method === 'POST' ? await json(request) : undefined;

@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process';
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Agent } from './agent.ts';
@@ -154,6 +156,31 @@ test('a session has at most as many workspaces as the configuration says, also w
   const all = await ann.ok<{ workspaces: { workspace_id: string; owned: boolean }[] }>('workspace_list');
   for (const { workspace_id, owned } of all.workspaces)
     await (owned ? ann : bob).ok('workspace_destroy', { workspace_id });
+});
+
+test('sessions and what they own are seen and changed through HTTP and at a shell', async () => {
+  const { sessions } = daemon.client;
+  await using ann = await Agent.overHttp(daemon, { session: 'ann' });
+  const made = await ann.ok<{ workspace_id: string }>('workspace_create', { name: 'shown' });
+  const shown = { id: made.workspace_id, name: 'shown', state: 'running' };
+  const found = (await sessions.list()).find(({ name }) => name === 'ann');
+  expect(found).toEqual({ name: 'ann', live: true, sandboxes: [shown], limit: 3 });
+  await expect(sessions.adopt('shown', 'bob')).rejects.toMatchObject({ code: 'forbidden' });
+  expect(await sessions.adopt('shown', 'bob', { force: true })).toMatchObject({
+    adopted: true,
+    forced: true,
+  });
+  expect(await ann.refused('exec', { workspace_id: 'shown', command: 'true' })).toContain('the session bob');
+  const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
+  const coppice = async (...argv: string[]) =>
+    (
+      await promisify(execFile)(process.execPath, [program, ...argv], {
+        env: { ...process.env, COPPICE_HOME: daemon.home },
+      })
+    ).stdout;
+  expect(await coppice('sessions', 'ls')).toMatch(/bob +(idle|at work) +1 of 3 +shown/);
+  expect(await coppice('sessions', 'adopt', 'ann', 'shown', '--force')).toBe('shown now belongs to ann\n');
+  await ann.ok('workspace_destroy', { workspace_id: 'shown' });
 });
 
 test('files move between the host and a workspace inside the transfer directory only', async () => {

@@ -88,7 +88,6 @@ export class DaemonServer {
       calls,
       version,
       transferDir: config.transfer_dir ?? home.transferDir,
-      maxSandboxesPerSession: limits.sandboxes_per_session,
       onInternalError,
     });
     connections.network.watch(http.app.server);

@@ -63,6 +63,7 @@ import type { FileService } from './inside/file-service.ts';
 import type { JobService } from './inside/job-service.ts';
 import type { TerminalService } from './inside/terminal-service.ts';
 import type { Vault } from './notes/vault.ts';
+import type { Sessions } from './sessions/sessions.ts';
 
 /** Told how far a long operation is; called often, shows nothing by itself. */
 export type Progress = (done: { readonly message: string; readonly fraction?: number }) => void;
@@ -194,6 +195,7 @@ export interface Services {
     listBudgets(): Promise<Budget[]>;
     removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void>;
   };
+  readonly sessions: Sessions;
   readonly network: {
     patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox>;
     connections(

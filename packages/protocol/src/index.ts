@@ -12,5 +12,6 @@ export * from './processes.ts';
 export * from './routes.ts';
 export * from './sandboxes.ts';
 export * from './scopes.ts';
+export * from './sessions.ts';
 export * from './snapshots.ts';
 export * from './socket.ts';

@@ -8,6 +8,7 @@ import * as machine from './machine.ts';
 import * as notes from './notes.ts';
 import * as processes from './processes.ts';
 import * as sandboxes from './sandboxes.ts';
+import * as sessions from './sessions.ts';
 import * as snapshots from './snapshots.ts';
 
 /** How the answer comes: one JSON document, a byte stream, server-sent events, or a WebSocket. */
@@ -667,6 +668,26 @@ export const routes = {
     body: git.mergeCommitsSchema,
     bodyBytes: documentBytes.environment,
     result: git.mergedCommitsSchema,
+  }),
+  listSessions: route({
+    method: 'GET',
+    path: '/v1/sessions',
+    tag: 'sessions',
+    summary: 'Sessions of agents that own sandboxes',
+    scope: 'admin',
+    answer: 'json',
+    result: list(sessions.sessionSchema),
+  }),
+  adoptSandbox: route({
+    method: 'POST',
+    path: '/v1/sandboxes/:sandbox/adopt',
+    tag: 'sessions',
+    summary: 'Make a sandbox a session’s own; from a session that is at work only by force',
+    scope: 'admin',
+    answer: 'json',
+    params: sandbox,
+    body: sessions.adoptSandboxSchema,
+    result: sessions.adoptedSandboxSchema,
   }),
   listNotes: route({
     method: 'GET',

@@ -6,6 +6,7 @@ import { Budgets, Secrets } from './gateway.ts';
 import { Images } from './images.ts';
 import { Notes } from './notes.ts';
 import { Sandboxes } from './sandboxes.ts';
+import { Sessions } from './sessions.ts';
 import { Snapshots } from './snapshots.ts';
 import { Strays } from './strays.ts';
 import { Tokens } from './tokens.ts';
@@ -17,6 +18,7 @@ export class Client implements Disposable {
   readonly strays: Strays;
   readonly images: Images;
   readonly notes: Notes;
+  readonly sessions: Sessions;
   readonly tokens: Tokens;
   readonly events: Events;
   readonly secrets: Secrets;
@@ -30,6 +32,7 @@ export class Client implements Disposable {
     this.strays = new Strays(this.#caller);
     this.images = new Images(this.#caller);
     this.notes = new Notes(this.#caller);
+    this.sessions = new Sessions(this.#caller);
     this.tokens = new Tokens(this.#caller);
     this.events = new Events(this.#caller);
     this.secrets = new Secrets(this.#caller);

@@ -59,6 +59,8 @@ export const routeTable = {
   merge: { method: 'POST', path: '/v1/sandboxes/:sandbox/merge' },
   gitStatus: { method: 'GET', path: '/v1/sandboxes/:sandbox/git/status' },
   mergeCommits: { method: 'POST', path: '/v1/sandboxes/:sandbox/git/merge' },
+  listSessions: { method: 'GET', path: '/v1/sessions' },
+  adoptSandbox: { method: 'POST', path: '/v1/sandboxes/:sandbox/adopt' },
   listNotes: { method: 'GET', path: '/v1/notes' },
   readNote: { method: 'GET', path: '/v1/notes/content' },
   writeNote: { method: 'PUT', path: '/v1/notes/content' },

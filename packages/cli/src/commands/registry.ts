@@ -63,6 +63,7 @@ const commandGroups = {
   'Agents, programs and access': {
     mcp: () => import('../mcp/command.ts'),
     notes: () => import('./notes.ts'),
+    sessions: () => import('./sessions.ts'),
     events: () => import('./events.ts'),
     token: () => import('./token.ts'),
   },

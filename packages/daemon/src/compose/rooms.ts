@@ -25,6 +25,7 @@ import { SandboxNames } from '../sandboxes/sandbox-names.ts';
 import { SandboxPlanner } from '../sandboxes/sandbox-plan.ts';
 import { SandboxService } from '../sandboxes/sandbox-service.ts';
 import { WarmPool } from '../sandboxes/warm-pool.ts';
+import { Sessions } from '../sessions/sessions.ts';
 import { ForkService } from '../snapshots/fork-service.ts';
 import { LineageService } from '../snapshots/lineage-service.ts';
 import { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
@@ -168,6 +169,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     lineage: new LineageService(state, images),
     metrics: new MetricsService(state, journal, warm),
     notes: new Vault(kernel.vaultDir),
+    sessions: new Sessions({ sandboxes, maxSandboxes: config.limits.sandboxes_per_session }),
     events: new EventService(state, journal, finder),
     networks: new NetworkService(base),
     gatewayService: new GatewayService(base),

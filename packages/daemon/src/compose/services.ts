@@ -64,9 +64,8 @@ export function servicesOf(rooms: Rooms): Services {
     jobs: new JobService(guests),
     terminals: new TerminalService(guests),
     notes: rooms.notes,
-    files: new FileService(guests),
-    network: rooms.networks,
     gateway: rooms.gatewayService,
+    sessions: rooms.sessions,
     ports: rooms.ports,
     images: {
       list: () => images.list(),

@@ -122,6 +122,8 @@ export const createHandlers = (services: Services): Handlers => ({
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),
   mergeCommits: ({ params, body, ...call }) => services.git.merge(params.sandbox, body, optionsOf(call)),
+  listSessions: () => items(services.sessions.list()),
+  adoptSandbox: ({ params, body }) => services.sessions.adopt(params.sandbox, body.session, body.force),
   listNotes: ({ query }) => items(services.notes.list(query.folder, query.recursive)),
   readNote: ({ query }) => services.notes.note(query.path, query.format),
   writeNote: ({ body }) => services.notes.write(body),

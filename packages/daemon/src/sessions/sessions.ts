@@ -1,5 +1,4 @@
-import { CoppiceError, type Sandbox } from '@coppice/protocol';
-import type { Services } from '../services.ts';
+import { type AdoptedSandbox, CoppiceError, type Sandbox, type Session } from '@coppice/protocol';
 
 /** Kept with the sandbox, so that ownership survives restarts of client and daemon. */
 const ownerLabel = 'mcp.session';
@@ -8,7 +7,15 @@ export const ownerOf = (sandbox: Pick<Sandbox, 'labels'>): string | null =>
   sandbox.labels[ownerLabel] ?? null;
 export const ownedBy = (session: string): Record<string, string> => ({ [ownerLabel]: session });
 
+/** What a session owns is written down with the sandboxes. */
+interface OwnedSandboxes {
+  peek(ref: string): Sandbox;
+  list(query: Record<string, never>): Promise<Sandbox[]>;
+  update(ref: string, changes: { labels: Record<string, string> }): Promise<Sandbox>;
+}
+
 export interface SessionsOptions {
+  readonly sandboxes: OwnedSandboxes;
   readonly maxSandboxes: number;
   /** A session that called within this time counts as live. */
   readonly liveForMs?: number;
@@ -17,6 +24,7 @@ export interface SessionsOptions {
 
 /** Who calls, who was here lately, and how much each may have. */
 export class Sessions {
+  readonly #sandboxes: OwnedSandboxes;
   readonly #maxSandboxes: number;
   readonly #liveForMs: number;
   readonly #nowMs: () => number;
@@ -26,7 +34,13 @@ export class Sessions {
   readonly #reserved = new Map<string, number>();
   #released = 0;
 
-  constructor({ maxSandboxes, liveForMs = 60_000, nowMs = () => performance.now() }: SessionsOptions) {
+  constructor({
+    sandboxes,
+    maxSandboxes,
+    liveForMs = 60_000,
+    nowMs = () => performance.now(),
+  }: SessionsOptions) {
+    this.#sandboxes = sandboxes;
     this.#maxSandboxes = maxSandboxes;
     this.#liveForMs = liveForMs;
     this.#nowMs = nowMs;
@@ -52,16 +66,45 @@ export class Sessions {
     return this.#calls.has(session) || this.#nowMs() - seenMs < this.#liveForMs;
   }
 
+  /** All that own something or were here lately, by name. */
+  async list(): Promise<Session[]> {
+    const owned = Map.groupBy(await this.#sandboxes.list({}), ownerOf);
+    const names = new Set([...owned.keys(), ...this.#lastSeenMs.keys()].filter((name) => name !== null));
+    return [...names].sort().map((name) => ({
+      name,
+      live: this.isLive(name),
+      sandboxes: (owned.get(name) ?? []).map(({ id, name: called, state }) => ({ id, name: called, state })),
+      limit: this.#maxSandboxes,
+    }));
+  }
+
+  /** Makes a sandbox a session's own; from a session that is at work only by force. */
+  async adopt(ref: string, session: string, force: boolean): Promise<AdoptedSandbox> {
+    const sandbox = this.#sandboxes.peek(ref);
+    const owner = ownerOf(sandbox);
+    if (owner === session) return { sandbox, adopted: false, forced: false };
+    const live = owner !== null && this.isLive(owner);
+    if (live && !force)
+      throw new CoppiceError(
+        'forbidden',
+        `sandbox ${sandbox.name} belongs to the session ${owner}, which is at work`,
+        { hint: 'Leave it to that session, or take it by force (force, `coppice sessions adopt --force`).' },
+      );
+    const labels = { ...sandbox.labels, ...ownedBy(session) };
+    const adopted = await this.withRoom(session, 1, () => this.#sandboxes.update(sandbox.id, { labels }));
+    return { sandbox: adopted, adopted: true, forced: live };
+  }
+
   /** Holds room for that many new sandboxes while the work goes on: two calls at once do not share the last place. */
-  async withRoom<T>(services: Services, session: string, count: number, work: () => Promise<T>): Promise<T> {
-    const owned = await this.#countOwned(services, session);
+  async withRoom<T>(session: string, count: number, work: () => Promise<T>): Promise<T> {
+    const owned = await this.#countOwned(session);
     const pending = this.#reserved.get(session) ?? 0;
     if (owned + pending + count > this.#maxSandboxes)
       throw new CoppiceError(
         'limit_reached',
-        `this session has ${owned} of the ${this.#maxSandboxes} workspaces it may have, and asks for ${count} more`,
+        `the session ${session} has ${owned} of the ${this.#maxSandboxes} sandboxes it may have, and asks for ${count} more`,
         {
-          hint: 'Destroy workspaces you are done with: workspace_list shows them (owned: true), workspace_destroy removes one.',
+          hint: 'Destroy what it is done with: `coppice sessions ls` shows what it has, `coppice rm NAME` destroys one.',
           details: { owned, limit: this.#maxSandboxes },
         },
       );
@@ -77,10 +120,10 @@ export class Sessions {
   }
 
   /** Counts again when something was finished meanwhile: it is then in no reservation, and may not be in the list yet. */
-  async #countOwned(services: Services, session: string): Promise<number> {
+  async #countOwned(session: string): Promise<number> {
     for (;;) {
       const before = this.#released;
-      const sandboxes = await services.sandboxes.list({});
+      const sandboxes = await this.#sandboxes.list({});
       if (before === this.#released)
         return sandboxes.filter((sandbox) => ownerOf(sandbox) === session).length;
     }

@@ -99,7 +99,7 @@ const call = async (
   given: Record<string, unknown>,
   context: ToolContext,
 ): Promise<CallToolResult> => {
-  const leave = options.parts.sessions.enter(context.session);
+  const leave = options.parts.services.sessions.enter(context.session);
   try {
     const input = tool.input.safeParse(given);
     if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));

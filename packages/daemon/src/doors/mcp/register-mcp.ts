@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { CoppiceError, documentBytes } from '@coppice/protocol';
+import { CoppiceError, documentBytes, sessionNameSchema } from '@coppice/protocol';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
 import type { FastifyRequest } from 'fastify';
 import { KeyedLock } from '../../journal/keyed-lock.ts';
 import { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import type { Principal, Services } from '../../services.ts';
-import { Sessions } from '../../sessions/sessions.ts';
 import type { Calls } from '../calls.ts';
 import type { HttpServer } from '../http/server.ts';
 import { createMcpServer } from './mcp-server.ts';
@@ -22,7 +21,6 @@ export interface RegisterMcpOptions {
   readonly version: string;
   /** The one directory of this machine that file_upload and file_download reach. */
   readonly transferDir: string;
-  readonly maxSandboxesPerSession: number;
   readonly onInternalError: (error: unknown, where: string) => void;
 }
 
@@ -34,7 +32,6 @@ interface McpCall {
 }
 
 const sessionHeader = 'mcp-session-id';
-const sessionName = /^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$/;
 
 /**
  * Mounts the MCP server at /mcp. Requests stand alone: a client goes on after a restart of the daemon as if nothing had
@@ -45,7 +42,6 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
   const parts = {
     services: options.services,
     calls: options.calls,
-    sessions: new Sessions({ maxSandboxes: options.maxSandboxesPerSession }),
     transfers: await ConfinedDirectory.open(
       options.transferDir,
       'transfer directory',
@@ -135,7 +131,7 @@ const readQuery = (request: FastifyRequest, principal: Principal): { session: st
     throw new CoppiceError('invalid_argument', `/mcp takes \`profile\` and \`session\`, not \`${unknown}\``);
   if (typeof profile !== 'string' || !isProfile(profile))
     throw new CoppiceError('invalid_argument', `the profile must be one of ${profiles.join(', ')}`);
-  if (typeof session !== 'string' || !sessionName.test(session))
+  if (typeof session !== 'string' || !sessionNameSchema.safeParse(session).success)
     throw new CoppiceError(
       'invalid_argument',
       'the session must be 1 to 128 letters, digits, `_`, `.`, `:`, `@` or `-`',

@@ -11,7 +11,7 @@ import type { KeyedLock } from '../../journal/keyed-lock.ts';
 import type { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import { Secrets } from '../../redaction/secrets.ts';
 import type { Principal, Progress, Services } from '../../services.ts';
-import { ownedBy, ownerOf, type Sessions } from '../../sessions/sessions.ts';
+import { ownedBy, ownerOf } from '../../sessions/sessions.ts';
 import type { Handlers } from '../call.ts';
 import type { CallInput, Calls } from '../calls.ts';
 
@@ -20,7 +20,6 @@ export interface McpParts {
   /** For looking at what there is; whatever a tool does goes through `calls`, as it does for every door. */
   readonly services: Services;
   readonly calls: Calls;
-  readonly sessions: Sessions;
   readonly transfers: ConfinedDirectory;
   /** By the name of the workspace that is prepared. */
   readonly preparing: KeyedLock;
@@ -105,14 +104,9 @@ export class ToolContext {
     return this.isAdmin ? ownerOf(sandbox) === this.session : this.#reaches(sandbox.id);
   }
 
-  /** Whether a session called lately. */
-  isLive(session: string): boolean {
-    return this.#parts.sessions.isLive(session);
-  }
-
   /** Holds room for that many new sandboxes of this session. */
   withRoom<T>(count: number, work: () => Promise<T>): Promise<T> {
-    return this.#parts.sessions.withRoom(this.#parts.services, this.session, count, work);
+    return this.#parts.services.sessions.withRoom(this.session, count, work);
   }
 
   /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */

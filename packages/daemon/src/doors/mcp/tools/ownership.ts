@@ -8,30 +8,16 @@ import { workspaceOf, workspaceSchema } from '../workspace-view.ts';
 
 const adoptedSchema = workspaceSchema.extend({ adopted: z.boolean(), forced: z.boolean() });
 
-/** Takes a sandbox over; from a session that is at work only when told to. */
 const takeOver = async (
   context: ToolContext,
   sandbox: Sandbox,
   force: boolean,
 ): Promise<z.infer<typeof adoptedSchema>> => {
-  const owner = ownerOf(sandbox);
-  if (owner === context.session) return { ...workspaceOf(sandbox), adopted: false, forced: false };
-  const live = owner !== null && context.isLive(owner);
-  if (live && !force)
-    throw new CoppiceError(
-      'forbidden',
-      `workspace ${sandbox.name} belongs to the session ${owner}, which is at work`,
-      {
-        hint: `Leave it to that session, or take it with workspace_adopt, workspace_id ${sandbox.id} and force: true.`,
-      },
-    );
-  const updated = await context.withRoom(1, () =>
-    context.call('updateSandbox', {
-      params: { sandbox: sandbox.id },
-      body: { labels: { ...sandbox.labels, ...context.ownership } },
-    }),
-  );
-  return { ...workspaceOf(updated), adopted: true, forced: live };
+  const { sandbox: taken, ...outcome } = await context.call('adoptSandbox', {
+    params: { sandbox: sandbox.id },
+    body: { session: context.session, force },
+  });
+  return { ...workspaceOf(taken), ...outcome };
 };
 
 const adopt = defineTool({
@@ -39,7 +25,7 @@ const adopt = defineTool({
   title: 'Take over workspaces',
   description:
     'Makes a workspace this session’s own, so that its tools may change it; without workspace_id, all that no live session has. Do not use it on your own workspaces, and use force only when the user says so: another agent may be at work there.',
-  actions: ['updateSandbox'],
+  actions: ['adoptSandbox'],
   annotations: settling,
   input: z.strictObject({
     workspace_id: workspaceId.optional(),
@@ -54,6 +40,9 @@ const adopt = defineTool({
     error_count: z.number().optional(),
     errors: z.array(z.object({ workspace_id: z.string(), name: z.string(), error: z.string() })).optional(),
   }),
+  next: {
+    forbidden: 'Leave it to that session, or call workspace_adopt with its workspace_id and force: true.',
+  },
   run: async (context, { workspace_id: ref, force }) => {
     if (ref !== undefined) return takeOver(context, context.look(ref), force);
     const adopted: z.infer<typeof adoptedSchema>[] = [];
