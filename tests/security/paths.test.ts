@@ -30,7 +30,20 @@ const textFields = (schema: z.ZodType | undefined): Field[] => {
 };
 
 /** Text that is no path and no name: it may say what it likes. */
-const freeText = new Set(['command', 'stdin', 'stdin_base64', 'note', 'old_string', 'new_string', 'label']);
+const freeText = new Set([
+  ...[
+    'command',
+    'stdin',
+    'stdin_base64',
+    'note',
+    'old_string',
+    'new_string',
+    'label',
+    'dockerfile',
+    'comment',
+  ],
+  ...['content', 'query', 'search', 'replace', 'value'],
+]);
 /** By their contract these are paths of the daemon's machine, for administrators. */
 const hostPaths = new Set(['source', 'workspace']);
 
@@ -144,7 +157,7 @@ describe('`..`', () => {
             const what = `${name} ${field.name}=${climb}`;
             const answer = await send(route, {}, query, body);
             judge(answer, what);
-            if (!['path', 'from', 'to', 'cwd', 'sandbox', 'type'].includes(field.name))
+            if (!['path', 'from', 'to', 'cwd', 'sandbox', 'type', 'folder'].includes(field.name))
               expect(answer.status, what).toBe(400);
             tried += 1;
           }

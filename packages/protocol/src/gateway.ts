@@ -15,6 +15,11 @@ export const setSecretSchema = z.strictObject({
 export const secretSchema = z.object({ name: z.string(), changed_ms: z.int() });
 export type Secret = z.infer<typeof secretSchema>;
 
+/** What a run, an agent, a project or a model is called. */
+const labelSchema = z
+  .string()
+  .regex(/^(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:@+/-]{0,199}$/, 'must be a name without spaces');
+
 export const costKeys = [
   'sandbox',
   'run',
@@ -40,11 +45,11 @@ export const costsQuery = z.strictObject({
   /** Calls that began at this time or later, in milliseconds since 1970. */
   since_ms: z.coerce.number().int().min(0).optional(),
   until_ms: z.coerce.number().int().min(0).optional(),
-  sandbox: z.string().max(200).optional(),
-  run: z.string().max(200).optional(),
-  agent: z.string().max(200).optional(),
-  project: z.string().max(200).optional(),
-  model: z.string().max(200).optional(),
+  sandbox: labelSchema.optional(),
+  run: labelSchema.optional(),
+  agent: labelSchema.optional(),
+  project: labelSchema.optional(),
+  model: labelSchema.optional(),
 });
 
 const sumsSchema = z.object({
@@ -78,7 +83,7 @@ const limitSchema = z.int().min(0).max(Number.MAX_SAFE_INTEGER).nullable().defau
 export const setBudgetSchema = z.strictObject({
   scope: z.enum(['sandbox', 'run', 'agent', 'project', 'home']),
   /** Whose it is; empty for the home, which is all. A sandbox by name or id. */
-  name: z.string().max(200).default(''),
+  name: labelSchema.or(z.literal('')).default(''),
   /** In all, or on each day of UTC. */
   period: z.enum(['ever', 'day']).default('ever'),
   tokens: limitSchema,
@@ -102,6 +107,6 @@ export type Budget = z.infer<typeof budgetSchema>;
 
 export const removeBudgetQuery = z.strictObject({
   scope: z.enum(['sandbox', 'run', 'agent', 'project', 'home']),
-  name: z.string().max(200).default(''),
+  name: labelSchema.or(z.literal('')).default(''),
   period: z.enum(['ever', 'day']).default('ever'),
 });

@@ -4,7 +4,7 @@ import { imageIdSchema, refSchema } from './ids.ts';
 /** An id or a name of an image. What is between the characters is judged where it is looked up. */
 export const imageRefSchema = z
   .string()
-  .regex(/^[A-Za-z0-9[][A-Za-z0-9_.:/@[\]-]{0,511}$/, 'must be an id or a name of an image');
+  .regex(/^(?!.*\.\.)[A-Za-z0-9[][A-Za-z0-9_.:/@[\]-]{0,511}$/, 'must be an id or a name of an image');
 
 /** What an image says about the processes that run in it. */
 export const imageSettingsSchema = z.object({
@@ -88,7 +88,10 @@ export const buildImageSchema = z.strictObject({
     .record(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/), z.string().max(524_288))
     .default({}),
   /** The last stage to build; the last of the file where nothing is said. */
-  target: z.string().min(1).max(63).optional(),
+  target: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/, 'must be the name or the number of a stage')
+    .optional(),
   network: z.enum(['none', 'internet']).default('none'),
   no_cache: z.boolean().default(false),
   cpus: z.number().min(0.1).max(256).optional(),
