@@ -34,6 +34,7 @@ export type {
 } from './guest/guest.ts';
 export { GuestClient } from './guest/guest-client.ts';
 export { GuestLink, type GuestLinkOptions } from './guest/guest-link.ts';
+export { atSocket } from './guest/socket-path.ts';
 // Images
 export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { GuestProcess, ImageRoot } from '@coppice/runtime';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -82,6 +83,18 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       expect(statSync(join(upper, 'home/user/b'))).toMatchObject({ uid: 1000, gid: 1000 });
       const second = await bench.driver.start(spec);
       expect((await shellIn(second.guest, 'cat /root/a /home/user/b')).stdout).toBe('mine\ntheirs\n');
+    });
+
+    test('is left alone by the end of the one that it follows', async () => {
+      await using bench = await open();
+      const spec = bench.spec();
+      const first = await bench.driver.start(spec);
+      await first.stop(0);
+      const second = await bench.driver.start(spec);
+      await first.exited;
+      // Longer than anybody looks whether a machine has ended.
+      await sleep(500);
+      expect((await shellIn(second.guest, 'echo alive')).stdout).toBe('alive\n');
     });
 
     test('keeps what is written to /tmp on its disk, and leaves nothing there by itself', async () => {

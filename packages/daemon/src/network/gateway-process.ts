@@ -9,7 +9,13 @@ import {
   type NetworkConnection,
   networkConnectionSchema,
 } from '@coppice/protocol';
-import type { NameDoors, NameGateway, NamePlace, NetworkPolicy } from '@coppice/runtime';
+import {
+  atSocket,
+  type NameDoors,
+  type NameGateway,
+  type NamePlace,
+  type NetworkPolicy,
+} from '@coppice/runtime';
 import { z } from 'zod';
 import type { Log } from '../host/log.ts';
 
@@ -227,22 +233,21 @@ export class GatewayProcess implements NameGateway {
     body: object | undefined,
     signal: AbortSignal,
   ): Promise<IncomingMessage> {
-    return new Promise((resolve, reject) => {
-      const text = body === undefined ? '' : JSON.stringify(body);
-      const headers = { 'content-length': Buffer.byteLength(text) };
-      const call = request(
-        { socketPath: this.#socket, method, path, headers, signal, agent: false },
-        resolve,
-      );
-      call.once('error', (cause) =>
-        reject(
-          new CoppiceError('unavailable', `the gateway does not answer: ${cause.message}`, {
-            hint: 'Change the policy again to start it: coppice net NAME --allow ...',
-            cause,
-          }),
-        ),
-      );
-      call.end(text);
-    });
+    const send = (socketPath: string) =>
+      new Promise<IncomingMessage>((resolve, reject) => {
+        const text = body === undefined ? '' : JSON.stringify(body);
+        const headers = { 'content-length': Buffer.byteLength(text) };
+        const call = request({ socketPath, method, path, headers, signal, agent: false }, resolve);
+        call.once('error', (cause) =>
+          reject(
+            new CoppiceError('unavailable', `the gateway does not answer: ${cause.message}`, {
+              hint: 'Change the policy again to start it: coppice net NAME --allow ...',
+              cause,
+            }),
+          ),
+        );
+        call.end(text);
+      });
+    return atSocket(this.#socket, send);
   }
 }

@@ -255,7 +255,7 @@ export class GvisorDriver implements Driver {
     const { runsc } = await this.#prepare();
     const { socket, holdSocket, pausedMark } = this.#paths(id);
     const connect = () => connectGuest(socket, { unaligned: true, patience: this.#patience });
-    const machine = new GvisorMachine({
+    const machine: GvisorMachine = new GvisorMachine({
       id,
       pid: identity.pid,
       guest: await connect(),
@@ -266,7 +266,11 @@ export class GvisorDriver implements Driver {
       pausedMark,
       isAlive: () => isRunning(identity),
       hasRelay: () => relay === undefined || isRunning(relay),
-      cleanUp: () => this.#cleanUp(id),
+      // Once it was cleaned up after, what has this id is the next machine, which is none of its business.
+      cleanUp: async () => {
+        if (this.#machines.get(id) === machine) await this.#cleanUp(id);
+        else await this.#cleaning.get(id);
+      },
     });
     this.#machines.set(id, machine);
     return machine;

@@ -3,6 +3,7 @@ import { connect, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as afterReads } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
+import { atSocket } from '../../guest/socket-path.ts';
 import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
 
 interface RelayWorkspace {
@@ -141,7 +142,10 @@ export interface RelayHold {
   release(): void;
 }
 
-export const holdRelay = async (holdSocket: string, deadlineMs = 30_000): Promise<RelayHold> => {
+export const holdRelay = (holdSocket: string, deadlineMs = 30_000): Promise<RelayHold> =>
+  atSocket(holdSocket, (path) => hold(path, deadlineMs));
+
+const hold = async (holdSocket: string, deadlineMs: number): Promise<RelayHold> => {
   const socket: Socket = connect(holdSocket);
   try {
     await new Promise<void>((resolve, reject) => {
