@@ -60,6 +60,14 @@ describe.each(['container', 'gvisor'] as const)('a sandbox of %s whose policy na
     expect(await curl('http://good.example.com:8080/')).toBe('http good.example.com:8080');
     const talk = 'exec 3<>/dev/tcp/good.example.com/2222; head -n1 <&3; echo hi >&3; head -n1 <&3';
     expect(await sh(`bash -c '${talk}'`)).toBe('welcome\necho hi');
+    // One that says nothing, and goes, takes its connection to the outside with it.
+    expect(await sh(`bash -c 'exec 3<>/dev/tcp/good.example.com/2222; head -n1 <&3'`)).toBe('welcome');
+    let ended = 0;
+    for await (const { port, verdict } of sandbox.connections()) {
+      if (port === 2222 && verdict === 'allowed') ended += 1;
+      if (ended === 2) break;
+    }
+    expect(ended).toBe(2);
   });
 
   test('does not reach a name that is not allowed, and the name server outside is never asked for it', async () => {

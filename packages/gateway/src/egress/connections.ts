@@ -92,15 +92,15 @@ export class Connections {
       records.refused(policy.sandbox, name, port, judgement.reason);
       return void socket.destroy();
     }
-    const opening = spoken.has(port) ? await this.#opening(socket) : undefined;
+    const opening = spoken.has(port) ? await this.#opening(socket, openingMs) : undefined;
     if (opening !== undefined && !this.#mayPass(errand, opening, socket)) return;
     if (opening?.kind === 'http') return http.serve(socket, errand);
     await this.#carry(socket, errand, opening === undefined);
   }
 
   /** The first bytes of a client, until they say what they are. They are put back. */
-  async #opening(socket: Socket): Promise<Opening> {
-    const timer = setTimeout(() => socket.destroy(), openingMs);
+  async #opening(socket: Socket, withinMs?: number): Promise<Opening> {
+    const timer = withinMs === undefined ? undefined : setTimeout(() => socket.destroy(), withinMs);
     try {
       let bytes = Buffer.alloc(0);
       for (;;) {
@@ -170,6 +170,7 @@ export class Connections {
     // Some servers speak first, so their first word is not waited for; but what a client then says must fit its name.
     if (unspoken) {
       const opening = await this.#opening(inside);
+      if (opening.kind === 'silent') return void outside.end();
       if (opening.kind === 'tls' && !this.#mayPass(errand, opening, inside)) return;
       if (opening.kind === 'http') {
         outside.unpipe(inside);
