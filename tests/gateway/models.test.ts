@@ -89,6 +89,33 @@ describe.each(['container', 'gvisor'] as const)('a sandbox of %s that may ask fo
   });
 });
 
+test('an answer that is on its way arrives whole though the daemon is killed and started again', async () => {
+  const sandbox = await daemon.client.sandboxes.create({ network: { allow: ['models'] } });
+  await sandbox.exec(['sh', '-c', resolver]);
+  const slow = new ScriptedUpstream({
+    steps: [{ text: 'one two three four', parts: 40, partDelayMs: 250, usage }],
+  });
+  const file = join(daemon.home, 'models.json');
+  const before = readFileSync(file, 'utf8');
+  writeFileSync(file, before.replace(/http:[^"]+/, await slow.listen()));
+  const streamed = ask.replace('"max_tokens":200', '"max_tokens":200,"stream":true');
+  await sandbox.exec([
+    'sh',
+    '-c',
+    `(${streamed}) > /tmp/answer & until [ -s /tmp/answer ]; do sleep 0.05; done`,
+  ]);
+  await daemon.kill();
+  await daemon.restart();
+  const { stdout } = await sandbox.exec([
+    'sh',
+    '-c',
+    'until [ "$(tail -n1 /tmp/answer)" = 200 ]; do sleep 0.1; done; cat /tmp/answer',
+  ]);
+  expect(stdout).toContain('message_stop');
+  writeFileSync(file, before);
+  await slow[Symbol.asyncDispose]();
+});
+
 test('a sandbox that may reach names but no models is refused by the gateway', async () => {
   const sandbox = await daemon.client.sandboxes.create({ network: { allow: ['example.com'] } });
   await sandbox.exec(['sh', '-c', resolver]);

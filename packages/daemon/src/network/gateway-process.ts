@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, openSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, rmSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import {
@@ -151,7 +151,7 @@ export class GatewayProcess implements NameGateway {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const settings = { directory, version, names: place.names, host: place.host, resolvers };
     const complaints = openSync(join(directory, 'gateway.log'), 'a', 0o600);
-    // It reads what strangers write, and needs no right of root but to open its own files.
+    // It reads bytes from strangers and needs no privilege except to open its own files.
     const least = ['--no-new-privs', '--bounding-set=-all', '--inh-caps=-all', '--'];
     const command = [...least, process.execPath, program, JSON.stringify(settings)];
     const child = spawn('setpriv', command, {
@@ -159,13 +159,17 @@ export class GatewayProcess implements NameGateway {
       stdio: ['ignore', 'pipe', complaints],
       env: { PATH: process.env.PATH, UV_THREADPOOL_SIZE: '32' },
     });
+    closeSync(complaints);
     await new Promise<void>((resolve, reject) => {
-      const failed = (why: string) =>
+      const failed = (why: string) => {
+        clearTimeout(timer);
+        child.kill('SIGKILL');
         reject(
           new CoppiceError('unavailable', `the gateway did not start: ${why}`, {
             hint: `Look into ${join(directory, 'gateway.log')}.`,
           }),
         );
+      };
       const timer = setTimeout(() => failed('it said nothing for half a minute'), startMs);
       child.once('error', (error) => failed(error.message));
       child.once('exit', (code, signal) => failed(`it ended with ${signal ?? code}`));
@@ -193,8 +197,8 @@ export class GatewayProcess implements NameGateway {
     try {
       return await this.#call<Health>('GET', '/health');
     } catch (error) {
-      const { code } = (error as Error).cause as NodeJS.ErrnoException;
-      if (code === 'ECONNREFUSED' || code === 'ENOENT') return undefined;
+      const cause = (error as Error).cause as NodeJS.ErrnoException | undefined;
+      if (cause?.code === 'ECONNREFUSED' || cause?.code === 'ENOENT') return undefined;
       throw error;
     }
   }

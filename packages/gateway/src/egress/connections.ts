@@ -1,5 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { plainName } from '@coppice/protocol';
+import { mayAskModels, plainName } from '@coppice/protocol';
 import { type Hello, longestHello, readClientHello } from './client-hello.ts';
 import { type Errand, printable } from './errand.ts';
 import { type HttpByName, looksLikeHttp } from './http-by-name.ts';
@@ -51,14 +51,16 @@ export class Connections {
   /** Ends what a policy that has changed does not allow any more. */
   review(sandbox: string, policy: EgressPolicy | undefined): void {
     for (const socket of this.#open.get(sandbox) ?? []) {
-      const errand = errands.get(socket);
       const stays =
-        policy !== undefined &&
-        errand !== undefined &&
-        socket.remoteAddress === policy.address &&
-        judge(policy, errand.name, errand.port).allowed;
+        policy !== undefined && socket.remoteAddress === policy.address && this.#isAllowed(policy, socket);
       if (!stays) socket.destroy();
     }
+  }
+
+  #isAllowed(policy: EgressPolicy, socket: Socket): boolean {
+    if (socket.localAddress === this.#parts.ownAddress) return mayAskModels(policy.allow);
+    const errand = errands.get(socket);
+    return errand !== undefined && judge(policy, errand.name, errand.port).allowed;
   }
 
   close(): void {
