@@ -18,15 +18,55 @@ module.exports = {
         'The contract is what everybody shares. If it knew one side, the other side would depend on it too.',
       severity: 'error',
       from: { path: inside('protocol') },
-      to: { path: inside('store', 'runtime', 'gateway', 'daemon', 'sdk', 'cli', 'testkit') },
+      to: {
+        path: inside(
+          'console',
+          'disks',
+          'workspaces',
+          'runtime',
+          'gateway',
+          'projects',
+          'agents',
+          'daemon',
+          'sdk',
+          'cli',
+          'testkit',
+        ),
+      },
     },
     {
-      name: 'store-and-runtime-do-not-know-each-other',
+      name: 'agents-know-only-the-protocol',
       comment:
-        'Disks are versioned without machines (workspaces), and machines run on any disk. Services of the daemon join them.',
+        'An adapter turns lines into events and back. What could reach a sandbox, a database or a socket could not be replayed.',
       severity: 'error',
-      from: { path: inside('store', 'runtime') },
-      to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli'), pathNot: '^packages/$1/' },
+      from: { path: inside('agents') },
+      to: { path: inside('disks', 'workspaces', 'runtime', 'gateway', 'projects', 'daemon', 'sdk', 'cli') },
+    },
+    {
+      name: 'disks-and-runtime-do-not-know-each-other',
+      comment:
+        'Machines run on any disk, and disks are versioned without machines. Services of the daemon join them.',
+      severity: 'error',
+      from: { path: inside('disks', 'runtime') },
+      to: {
+        path: inside('disks', 'workspaces', 'runtime', 'daemon', 'sdk', 'cli'),
+        pathNot: '^packages/$1/',
+      },
+    },
+    {
+      name: 'workspaces-ship-alone',
+      comment:
+        '`jvs` needs neither a daemon nor a sandbox: its package holds all of it, its command line included.',
+      severity: 'error',
+      from: { path: inside('workspaces') },
+      to: { path: inside('disks', 'runtime', 'gateway', 'daemon', 'sdk', 'cli') },
+    },
+    {
+      name: 'the-console-knows-only-the-protocol',
+      comment: 'Both command lines print with it, and one of them ships alone.',
+      severity: 'error',
+      from: { path: inside('console') },
+      to: { path: inside('disks', 'workspaces', 'runtime', 'gateway', 'daemon', 'sdk', 'cli') },
     },
     {
       name: 'the-gateway-knows-only-the-protocol',
@@ -34,7 +74,37 @@ module.exports = {
         'It is a process of its own that holds keys and outlives the daemon: it shares no code with what sandboxes reach.',
       severity: 'error',
       from: { path: inside('gateway') },
-      to: { path: inside('store', 'runtime', 'daemon', 'sdk', 'cli') },
+      to: { path: inside('console', 'disks', 'workspaces', 'runtime', 'daemon', 'sdk', 'cli') },
+    },
+    {
+      name: 'the-forge-knows-only-the-protocol',
+      comment:
+        'Repositories and pull requests are the same whoever works on them, in a sandbox or without one.',
+      severity: 'error',
+      from: { path: inside('forge') },
+      to: {
+        path: inside(
+          'disks',
+          'workspaces',
+          'runtime',
+          'gateway',
+          'projects',
+          'daemon',
+          'sdk',
+          'cli',
+          'console',
+        ),
+      },
+    },
+    {
+      name: 'projects-know-only-the-protocol',
+      comment:
+        'Statistics, evaluation and the databases of projects are plain computation: the daemon drives sandboxes with them.',
+      severity: 'error',
+      from: { path: inside('projects') },
+      to: {
+        path: inside('console', 'disks', 'workspaces', 'runtime', 'gateway', 'daemon', 'sdk', 'cli'),
+      },
     },
     {
       name: 'clients-speak-only-the-protocol',
@@ -42,21 +112,30 @@ module.exports = {
         'The SDK and the CLI may run on another machine than the daemon: they reach it through the API and never through its code.',
       severity: 'error',
       from: { path: inside('sdk', 'cli') },
-      to: { path: inside('daemon', 'runtime', 'gateway') },
+      to: { path: inside('daemon', 'runtime', 'gateway', 'projects') },
     },
     {
       name: 'sdk-is-small',
       comment: 'Whoever embeds the client gets the protocol and nothing else of ours.',
       severity: 'error',
       from: { path: inside('sdk') },
-      to: { path: inside('store', 'cli', 'testkit') },
+      to: { path: inside('console', 'disks', 'workspaces', 'cli', 'testkit') },
     },
     {
-      name: 'only-workspace-commands-use-the-store',
+      name: 'the-page-uses-the-sdk',
+      comment: 'It runs in a browser: what it can do, any other client of the API can do too.',
+      severity: 'error',
+      from: { path: inside('web') },
+      to: {
+        path: inside('disks', 'workspaces', 'runtime', 'gateway', 'projects', 'daemon', 'cli', 'testkit'),
+      },
+    },
+    {
+      name: 'commands-never-touch-disks',
       comment: 'Every other command goes through the daemon, which owns the disks and their locks.',
       severity: 'error',
-      from: { path: inside('cli'), pathNot: '^packages/cli/(src/jvs|test)/' },
-      to: { path: inside('store') },
+      from: { path: inside('cli') },
+      to: { path: inside('disks') },
     },
     {
       name: 'nobody-imports-a-program',
@@ -97,7 +176,8 @@ module.exports = {
         path: '^packages/[^/]+/src/',
         pathNot: [
           '^packages/$1/',
-          '^packages/[^/]+/src/(workspaces/)?index\\.ts$',
+          '^packages/[^/]+/src/index\\.ts$',
+          '^packages/workspaces/src/cli/run\\.ts$',
           '^packages/protocol/src/(errors|socket)\\.ts$',
         ],
       },
@@ -126,7 +206,7 @@ module.exports = {
     enhancedResolveOptions: {
       exportsFields: ['exports'],
       conditionNames: ['import', 'node', 'default', 'types'],
-      extensions: ['.ts', '.mjs', '.js', '.cjs', '.d.ts'],
+      extensions: ['.ts', '.tsx', '.mjs', '.js', '.cjs', '.d.ts'],
     },
   },
 };

@@ -17,9 +17,9 @@ const withSanitizers = {
     ...patience,
     name: 'sanitized',
     include: [
-      'packages/store/test/{parcels,pool,trees-*,engine}.test.ts',
+      'packages/disks/test/{parcels,pool,engine}.test.ts',
       'packages/runtime/test/{guest-*,launcher,container-lifecycle,container-security,gvisor-start,oci/layers}.test.ts',
-      'packages/cli/test/jvs-commands.test.ts',
+      'packages/workspaces/test/{trees-*,jvs-commands}.test.ts',
     ],
     env: { COPPICE_GUEST_PROGRAMS: sanitized, COPPICE_TREE_PROGRAM: join(sanitized, 'coppice-tree') },
     globalSetup: ['scripts/testing/sanitizer-reports.ts'],

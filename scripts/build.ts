@@ -4,12 +4,14 @@
  */
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build } from 'esbuild';
 import { bundleJvs } from './bundle-jvs.ts';
+import { bundleWeb } from './bundle-web.ts';
 
 const root = join(import.meta.dirname, '..');
-const dist = join(root, 'dist');
+/** Where the bundles go: the directory given, or dist/ of the checkout. */
+const dist = resolve(process.argv[2] ?? join(root, 'dist'));
 const staleChunkMs = 24 * 60 * 60 * 1000;
 
 const entry = (source: string): string => {
@@ -52,6 +54,8 @@ const publish = async (from: string): Promise<void> => {
   const isEntry = (file: string): boolean => !file.startsWith('chunks');
   const files = (await filesBelow(from)).sort((a, b) => Number(isEntry(a)) - Number(isEntry(b)));
   await mkdir(join(dist, 'chunks'), { recursive: true });
+  // A daemon reads the whole page when it starts, so nobody asks for the files of an earlier build.
+  await rm(join(dist, 'web'), { recursive: true, force: true });
   for (const file of files) {
     await mkdir(dirname(join(dist, file)), { recursive: true });
     await rename(join(from, file), join(dist, file));
@@ -78,13 +82,14 @@ try {
       outdir: work,
     }),
     bundleJvs(work),
+    bundleWeb(join(work, 'web')),
     // In one piece, as it lives longer than any build.
     build({
       ...common,
       entryPoints: {
         gateway: entry('packages/gateway/src/main.ts'),
         daemon: entry('packages/daemon/src/main.ts'),
-        'text-diff-thread': entry('packages/store/src/layered/text-diff-thread.ts'),
+        'text-diff-thread': entry('packages/disks/src/layered/text-diff-thread.ts'),
       },
       outdir: work,
     }),

@@ -12,7 +12,7 @@ export const bundleJvs = async (outdir: string): Promise<void> => {
     sourcemap: 'linked',
     legalComments: 'none',
     logLevel: 'warning',
-    entryPoints: { jvs: join(import.meta.dirname, '../packages/cli/src/jvs/main.ts') },
+    entryPoints: { jvs: join(import.meta.dirname, '../packages/workspaces/src/cli/main.ts') },
     outdir,
   });
 };

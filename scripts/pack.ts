@@ -2,6 +2,7 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { root, run } from './packing/package-layout.ts';
+import { layOutProgram } from './packing/program-package.ts';
 import { layOutSdk } from './packing/sdk-package.ts';
 
 const output = resolve(process.argv[2] ?? join(root, 'dist/npm'));
@@ -19,3 +20,4 @@ const pack = async (layOut: (directory: string) => Promise<void>): Promise<void>
 };
 
 await pack(layOutSdk);
+await pack(layOutProgram);

@@ -8,9 +8,11 @@ import {
   Budgets,
   Ledger,
   ModelGateway,
+  Outbox,
   openLedgerFile,
   Prices,
   ScriptedUpstream,
+  Sightings,
   Upstreams,
 } from '@coppice/gateway';
 
@@ -37,13 +39,15 @@ if (kind === 'upstream') {
   // As it is used: with a budget that each call is held against.
   const budgets = new Budgets(database);
   budgets.set({ scope: 'home', micros: 1_000_000_000_000 });
+  const outbox = new Outbox(database);
   const gateway = new ModelGateway({
     ledger: new Ledger(database),
     budgets,
     prices: new Prices({ unknown: 'refuse' }),
     upstreams: new Upstreams({ upstreams: [{ name: 'u', kind: 'openai', url: upstream, secret: 's' }] }),
     keyOf: async () => 'key',
-    emit: () => {},
+    sightings: new Sightings(database),
+    emit: (event) => outbox.post(event),
     limits: { callsAtOncePerSandbox: 2_000 },
   });
   const server = createServer((request, response) => {

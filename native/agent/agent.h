@@ -96,8 +96,7 @@ void channel_grant(struct channel *channel, size_t bytes);
 void channel_done(struct channel *channel, const struct buffer *body);
 /* A result of any size: sent as data under the credit, then done. Takes the buffer. */
 void channel_done_with_data(struct channel *channel, struct buffer *data);
-void channel_fail(struct channel *channel, const char *code, int error, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void channel_fail(struct channel *channel, const char *code, int error, const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The code follows from the errno. */
 void channel_fail_errno(struct channel *channel, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void channel_close(struct channel *channel);
@@ -142,6 +141,17 @@ struct user {
 bool user_find(const char *name, struct user *user);
 /* `user`, `user:group` or `:group`. False with the part that is unknown. */
 bool owner_find(const char *owner, uid_t *uid, gid_t *gid, const char **unknown);
+
+/* ---- meminfo.c ---- */
+
+/* Does nothing where the launcher made no file for it, as in gVisor. */
+void meminfo_init(void);
+void meminfo_refresh(void);
+
+/* ---- hosts.c ---- */
+
+/* Cheap where nothing changed. */
+void hosts_refresh(void);
 
 /* ---- process.c ---- */
 

@@ -40,8 +40,7 @@ struct wanted {
 
 static bool set_plain(const char *path, int fd, const struct wanted *wanted) {
   /* Owner before mode: changing the owner takes set-user-id away. */
-  if (fd < 0)
-    return lchown(path, wanted->uid, wanted->gid) == 0 && utimensat(AT_FDCWD, path, wanted->times, AT_SYMLINK_NOFOLLOW) == 0;
+  if (fd < 0) return lchown(path, wanted->uid, wanted->gid) == 0 && utimensat(AT_FDCWD, path, wanted->times, AT_SYMLINK_NOFOLLOW) == 0;
   return clear_attributes(fd) && fchown(fd, wanted->uid, wanted->gid) == 0 && fchmod(fd, wanted->mode & 07777) == 0;
 }
 
@@ -92,10 +91,8 @@ void file_attributes(struct channel *channel, struct reader *body) {
   bool timed = fd < 0 || futimens(fd, wanted.times) == 0;
   int error = errno;
   if (fd >= 0) close(fd);
-  if (timed)
-    channel_done(channel, NULL);
-  else
-    channel_fail_errno(channel, error, "cannot set the time of %.1024s", path);
+  if (timed) channel_done(channel, NULL);
+  else channel_fail_errno(channel, error, "cannot set the time of %.1024s", path);
 }
 
 void file_link(struct channel *channel, struct reader *body) {

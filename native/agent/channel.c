@@ -21,24 +21,18 @@ void channel_activate(struct channel *channel) {
   channel->active = true;
   channel->next_active = NULL;
   channel->previous_active = c->active_tail;
-  if (c->active_tail == NULL)
-    c->active_head = channel;
-  else
-    c->active_tail->next_active = channel;
+  if (c->active_tail == NULL) c->active_head = channel;
+  else c->active_tail->next_active = channel;
   c->active_tail = channel;
 }
 
 static void deactivate(struct channel *channel) {
   if (!channel->active) return;
   struct connection *c = channel->connection;
-  if (channel->previous_active == NULL)
-    c->active_head = channel->next_active;
-  else
-    channel->previous_active->next_active = channel->next_active;
-  if (channel->next_active == NULL)
-    c->active_tail = channel->previous_active;
-  else
-    channel->next_active->previous_active = channel->previous_active;
+  if (channel->previous_active == NULL) c->active_head = channel->next_active;
+  else channel->previous_active->next_active = channel->next_active;
+  if (channel->next_active == NULL) c->active_tail = channel->previous_active;
+  else channel->next_active->previous_active = channel->previous_active;
   channel->active = false;
 }
 
@@ -140,49 +134,49 @@ void channel_done_with_data(struct channel *channel, struct buffer *data) {
 
 const char *code_of_errno(int error) {
   switch (error) {
-    case ENOENT:
-    case ESRCH:
-    case ENXIO:
-    case ECONNREFUSED:
-      return "not_found";
-    case EEXIST:
-      return "name_taken";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return "forbidden";
-    case ENOTDIR:
-    case EISDIR:
-    case EINVAL:
-    case ENAMETOOLONG:
-    case ELOOP:
-    case ENOEXEC:
-      return "invalid_argument";
-    case ENOTEMPTY:
-    case EBUSY:
-    case ETXTBSY:
-      return "in_use";
-    case ENOSPC:
-    case EDQUOT:
-      return "no_space";
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-    case EAGAIN:
-      return "limit_reached";
-    case E2BIG:
-    case EFBIG:
-      return "too_large";
-    case ETIMEDOUT:
-      return "timeout";
-    case EBADF:
-    case EFAULT:
-      return "internal"; /* A mistake of the agent itself. */
-    case EIO:
-      return "internal"; /* The disk gave an error. */
-    default:
-      /* The file, or the filesystem that it is on, does not do this: special files answer with any error there is. */
-      return "unsupported";
+  case ENOENT:
+  case ESRCH:
+  case ENXIO:
+  case ECONNREFUSED:
+    return "not_found";
+  case EEXIST:
+    return "name_taken";
+  case EACCES:
+  case EPERM:
+  case EROFS:
+    return "forbidden";
+  case ENOTDIR:
+  case EISDIR:
+  case EINVAL:
+  case ENAMETOOLONG:
+  case ELOOP:
+  case ENOEXEC:
+    return "invalid_argument";
+  case ENOTEMPTY:
+  case EBUSY:
+  case ETXTBSY:
+    return "in_use";
+  case ENOSPC:
+  case EDQUOT:
+    return "no_space";
+  case EMFILE:
+  case ENFILE:
+  case ENOMEM:
+  case EAGAIN:
+    return "limit_reached";
+  case E2BIG:
+  case EFBIG:
+    return "too_large";
+  case ETIMEDOUT:
+    return "timeout";
+  case EBADF:
+  case EFAULT:
+    return "internal"; /* A mistake of the agent itself. */
+  case EIO:
+    return "internal"; /* The disk gave an error. */
+  default:
+    /* The file, or the filesystem that it is on, does not do this: special files answer with any error there is. */
+    return "unsupported";
   }
 }
 
@@ -217,8 +211,7 @@ void channel_fail_errno(struct channel *channel, int error, const char *format, 
   va_start(arguments, format);
   int length = vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  if (length >= 0 && (size_t)length < sizeof message)
-    snprintf(message + length, sizeof message - (size_t)length, ": %s", strerror(error));
+  if (length >= 0 && (size_t)length < sizeof message) snprintf(message + length, sizeof message - (size_t)length, ": %s", strerror(error));
   fail(channel, code_of_errno(error), error, message);
 }
 
@@ -273,10 +266,7 @@ void channel_open(struct connection *c, uint32_t id, uint8_t operation, uint32_t
   operation_function *function = operation < sizeof operations / sizeof *operations ? operations[operation] : NULL;
   if (c->channel_count > CHANNELS_MAX)
     channel_fail(channel, "limit_reached", 0, "more than %u calls are open on one connection", CHANNELS_MAX);
-  else if (machine_is_stopping())
-    channel_fail(channel, "wrong_state", 0, "the sandbox is shutting down");
-  else if (function == NULL)
-    channel_fail(channel, "unsupported", 0, "the agent knows no operation %u", operation);
-  else
-    function(channel, body);
+  else if (machine_is_stopping()) channel_fail(channel, "wrong_state", 0, "the sandbox is shutting down");
+  else if (function == NULL) channel_fail(channel, "unsupported", 0, "the agent knows no operation %u", operation);
+  else function(channel, body);
 }

@@ -138,9 +138,7 @@ static void dispatch_request(struct connection *c, uint32_t id, uint8_t *bytes, 
 }
 
 /* Ids grow (and wrap around): one that is not newer than the last belongs to a channel that is open or was. */
-static bool is_new_id(const struct connection *c, uint32_t id) {
-  return id != 0 && (!c->any_id || (int32_t)(id - c->last_id) > 0);
-}
+static bool is_new_id(const struct connection *c, uint32_t id) { return id != 0 && (!c->any_id || (int32_t)(id - c->last_id) > 0); }
 
 static void on_request(struct connection *c, uint8_t flags, uint32_t id, uint8_t *payload, size_t length) {
   bool more = (flags & REQUEST_MORE) != 0;
@@ -189,47 +187,47 @@ static void on_channel_frame(struct connection *c, uint8_t type, uint8_t flags, 
     return; /* It crossed the end of its channel on the way. */
   }
   switch (type) {
-    case FRAME_DATA:
-      if (channel->ended || channel->kind->on_data == NULL || length > channel->receive_window) {
-        connection_fail(c, "data came that was not granted");
-        return;
-      }
-      channel->receive_window -= (uint32_t)length;
-      if (length > 0) channel->kind->on_data(channel, payload, length);
-      return;
-    case FRAME_END:
-      if (channel->ended || length != 0) {
-        connection_fail(c, "a channel ended twice");
-        return;
-      }
-      channel->ended = true;
-      if (channel->kind->on_end != NULL) channel->kind->on_end(channel);
-      return;
-    case FRAME_CREDIT: {
-      uint32_t more = length == 4 ? load_u32(payload) : 0;
-      if (length != 4 || more > SEND_WINDOW_MAX || channel->credit + more > 2 * SEND_WINDOW_MAX) {
-        connection_fail(c, "a credit is malformed or too large");
-        return;
-      }
-      channel->credit += more;
-      channel_activate(channel);
+  case FRAME_DATA:
+    if (channel->ended || channel->kind->on_data == NULL || length > channel->receive_window) {
+      connection_fail(c, "data came that was not granted");
       return;
     }
-    case FRAME_SIGNAL: {
-      uint32_t signal = length == 4 ? load_u32(payload) : 0;
-      if (length != 4 || signal > 64) {
-        connection_fail(c, "a signal is malformed");
-        return;
-      }
-      if (channel->kind->on_signal != NULL) channel->kind->on_signal(channel, (int)signal);
+    channel->receive_window -= (uint32_t)length;
+    if (length > 0) channel->kind->on_data(channel, payload, length);
+    return;
+  case FRAME_END:
+    if (channel->ended || length != 0) {
+      connection_fail(c, "a channel ended twice");
       return;
     }
-    default:
-      if (length != 0) {
-        connection_fail(c, "a cancellation is malformed");
-        return;
-      }
-      channel_close(channel);
+    channel->ended = true;
+    if (channel->kind->on_end != NULL) channel->kind->on_end(channel);
+    return;
+  case FRAME_CREDIT: {
+    uint32_t more = length == 4 ? load_u32(payload) : 0;
+    if (length != 4 || more > SEND_WINDOW_MAX || channel->credit + more > 2 * SEND_WINDOW_MAX) {
+      connection_fail(c, "a credit is malformed or too large");
+      return;
+    }
+    channel->credit += more;
+    channel_activate(channel);
+    return;
+  }
+  case FRAME_SIGNAL: {
+    uint32_t signal = length == 4 ? load_u32(payload) : 0;
+    if (length != 4 || signal > 64) {
+      connection_fail(c, "a signal is malformed");
+      return;
+    }
+    if (channel->kind->on_signal != NULL) channel->kind->on_signal(channel, (int)signal);
+    return;
+  }
+  default:
+    if (length != 0) {
+      connection_fail(c, "a cancellation is malformed");
+      return;
+    }
+    channel_close(channel);
   }
 }
 
@@ -274,22 +272,17 @@ static void take_frames(struct connection *c) {
     }
     if (length < FRAME_HEADER + payload) return;
     c->input_start += FRAME_HEADER + payload;
-    if (type == FRAME_HELLO)
-      greet(c, header + FRAME_HEADER, payload);
-    else if (type == FRAME_REQUEST)
-      on_request(c, header[5], id, header + FRAME_HEADER, payload);
-    else
-      on_channel_frame(c, type, header[5], id, header + FRAME_HEADER, payload);
+    if (type == FRAME_HELLO) greet(c, header + FRAME_HEADER, payload);
+    else if (type == FRAME_REQUEST) on_request(c, header[5], id, header + FRAME_HEADER, payload);
+    else on_channel_frame(c, type, header[5], id, header + FRAME_HEADER, payload);
   }
 }
 
 static void drop_input(struct connection *c) {
   static uint8_t scratch[65536];
   ssize_t n = read(c->in.fd, scratch, sizeof scratch);
-  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-    connection_kill(c);
-  else if (n < 0 && errno == EAGAIN)
-    c->in.ready = false;
+  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) connection_kill(c);
+  else if (n < 0 && errno == EAGAIN) c->in.ready = false;
 }
 
 static void read_input(struct connection *c) {
@@ -364,10 +357,8 @@ static void pump(struct connection *c) {
   while (c->active_head != NULL && queued(c) < OUTPUT_HIGH && !c->dead) {
     struct channel *channel = c->active_head;
     c->active_head = channel->next_active;
-    if (c->active_head == NULL)
-      c->active_tail = NULL;
-    else
-      c->active_head->previous_active = NULL;
+    if (c->active_head == NULL) c->active_tail = NULL;
+    else c->active_head->previous_active = NULL;
     channel->active = false;
     channel->next_active = channel->previous_active = NULL;
     if (channel->kind->pump != NULL && channel->kind->pump(channel) == PUMP_MORE && !channel->closed) channel_activate(channel);

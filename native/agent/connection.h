@@ -48,8 +48,7 @@ struct connection {
 
 /* Room for a frame; the header is written by connection_commit. */
 uint8_t *connection_reserve(struct connection *connection, size_t payload);
-void connection_commit(struct connection *connection, uint8_t type, uint8_t flags, uint32_t channel, size_t payload,
-                       bool may_wait);
+void connection_commit(struct connection *connection, uint8_t type, uint8_t flags, uint32_t channel, size_t payload, bool may_wait);
 /* Ends every channel: the foreground work of that peer is over. */
 void connection_end_session(struct connection *connection);
 

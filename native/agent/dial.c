@@ -70,8 +70,7 @@ static void try_connect(struct dial *dial) {
   }
   if (error == ECONNREFUSED || error == ENETUNREACH || error == EADDRNOTAVAIL || error == EAFNOSUPPORT)
     channel_fail(dial->channel, "not_found", ECONNREFUSED, "nothing listens on port %u of the sandbox", dial->port);
-  else
-    channel_fail_errno(dial->channel, error, "cannot connect to port %u of the sandbox", dial->port);
+  else channel_fail_errno(dial->channel, error, "cannot connect to port %u of the sandbox", dial->port);
 }
 
 static void on_socket(struct item *item, uint32_t events) {
@@ -129,18 +128,14 @@ static enum pump pump_dial(struct channel *channel) {
 
 static void dial_data(struct channel *channel, const uint8_t *bytes, size_t length) {
   struct dial *dial = channel->state;
-  if (dial->connected)
-    sink_push(&dial->sink, bytes, length);
-  else
-    channel_fail(channel, "wrong_state", 0, "the connection to port %u does not stand yet", dial->port);
+  if (dial->connected) sink_push(&dial->sink, bytes, length);
+  else channel_fail(channel, "wrong_state", 0, "the connection to port %u does not stand yet", dial->port);
 }
 
 static void dial_end(struct channel *channel) {
   struct dial *dial = channel->state;
-  if (dial->connected)
-    sink_end(&dial->sink);
-  else
-    channel_fail(channel, "wrong_state", 0, "the connection to port %u does not stand yet", dial->port);
+  if (dial->connected) sink_end(&dial->sink);
+  else channel_fail(channel, "wrong_state", 0, "the connection to port %u does not stand yet", dial->port);
 }
 
 static void close_dial(struct channel *channel) {
@@ -151,8 +146,7 @@ static void close_dial(struct channel *channel) {
   loop_free(dial);
 }
 
-static const struct channel_kind dial_kind = {
-    .pump = pump_dial, .on_data = dial_data, .on_end = dial_end, .on_close = close_dial};
+static const struct channel_kind dial_kind = {.pump = pump_dial, .on_data = dial_data, .on_end = dial_end, .on_close = close_dial};
 
 void dial_open(struct channel *channel, struct reader *body) {
   uint16_t port = read_u16(body);

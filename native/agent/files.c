@@ -15,10 +15,8 @@
 
 bool path_is_absolute(struct channel *channel, const char *path) {
   if (path[0] == '/' && strlen(path) < PATH_MAX) return true;
-  if (path[0] == '/')
-    channel_fail(channel, "invalid_argument", ENAMETOOLONG, "a path is longer than %d bytes", PATH_MAX - 1);
-  else
-    channel_fail(channel, "invalid_argument", EINVAL, "the path %.512s is not absolute", path);
+  if (path[0] == '/') channel_fail(channel, "invalid_argument", ENAMETOOLONG, "a path is longer than %d bytes", PATH_MAX - 1);
+  else channel_fail(channel, "invalid_argument", EINVAL, "the path %.512s is not absolute", path);
   return false;
 }
 
@@ -99,10 +97,8 @@ void file_move(struct channel *channel, struct reader *body) {
   const char *from = read_string(body);
   const char *to = read_string(body);
   if (!body_is_whole(channel, body) || !path_is_absolute(channel, from) || !path_is_absolute(channel, to)) return;
-  if (rename(from, to) < 0)
-    channel_fail_errno(channel, errno, "cannot move %.768s to %.768s", from, to);
-  else
-    channel_done(channel, NULL);
+  if (rename(from, to) < 0) channel_fail_errno(channel, errno, "cannot move %.768s to %.768s", from, to);
+  else channel_done(channel, NULL);
 }
 
 void file_mkdir(struct channel *channel, struct reader *body) {
@@ -117,16 +113,12 @@ void file_mkdir(struct channel *channel, struct reader *body) {
   struct stat st;
   if (mkdir(path, 0755) < 0) {
     int error = errno;
-    if (parents && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-      channel_done(channel, NULL);
-    else
-      channel_fail_errno(channel, error, "cannot make the directory %.1024s", path);
+    if (parents && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) channel_done(channel, NULL);
+    else channel_fail_errno(channel, error, "cannot make the directory %.1024s", path);
     return;
   }
-  if (mode != NO_MODE && chmod(path, mode & 07777) < 0)
-    channel_fail_errno(channel, errno, "cannot set the mode of %.1024s", path);
-  else
-    channel_done(channel, NULL);
+  if (mode != NO_MODE && chmod(path, mode & 07777) < 0) channel_fail_errno(channel, errno, "cannot set the mode of %.1024s", path);
+  else channel_done(channel, NULL);
 }
 
 /* ---- reading ---- */
@@ -340,10 +332,8 @@ static void stretches_end(struct channel *channel) {
   struct writing *writing = channel->state;
   if (writing->left > 0 || writing->head_length > 0)
     channel_fail(channel, "invalid_argument", EINVAL, "the last stretch of %.1024s is cut off", writing->path);
-  else if (ftruncate(writing->fd, (off_t)writing->size) < 0)
-    channel_fail_errno(channel, errno, "cannot write %.1024s", writing->path);
-  else
-    put_into_place(channel, writing);
+  else if (ftruncate(writing->fd, (off_t)writing->size) < 0) channel_fail_errno(channel, errno, "cannot write %.1024s", writing->path);
+  else put_into_place(channel, writing);
 }
 
 static void close_writing(struct channel *channel) {
@@ -450,8 +440,6 @@ void file_write_stretches(struct channel *channel, struct reader *body) {
   struct write_request request = read_write_request(body);
   uint64_t size = read_u64(body);
   if (!body_is_whole(channel, body)) return;
-  if (size > INT64_MAX)
-    channel_fail(channel, "invalid_argument", EINVAL, "the size is too large");
-  else
-    begin_writing(channel, &request, &stretches_kind, size);
+  if (size > INT64_MAX) channel_fail(channel, "invalid_argument", EINVAL, "the size is too large");
+  else begin_writing(channel, &request, &stretches_kind, size);
 }

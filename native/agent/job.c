@@ -79,10 +79,8 @@ static void log_append(struct job *job, uint8_t stream, const uint8_t *bytes, si
       block = must_alloc(sizeof *block + LOG_BLOCK_BYTES);
       block->start = job->log_end;
       block->last = UINT32_MAX;
-      if (job->last == NULL)
-        job->first = block;
-      else
-        job->last->next = block;
+      if (job->last == NULL) job->first = block;
+      else job->last->next = block;
       job->last = block;
       job->block_count++;
     }
@@ -287,8 +285,7 @@ void job_start(struct channel *channel, struct reader *body) {
   struct process *process = NULL;
   if (null_fd < 0 || pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
     channel_fail_errno(channel, errno, "cannot make the descriptors of a job");
-  else
-    process = process_start(channel, &request, (int[]){null_fd, out[1], err[1]}, false);
+  else process = process_start(channel, &request, (int[]){null_fd, out[1], err[1]}, false);
   int ours[] = {null_fd, out[1], err[1], process == NULL ? out[0] : -1, process == NULL ? err[0] : -1};
   for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
     if (ours[i] >= 0) close(ours[i]);
@@ -348,10 +345,8 @@ void job_read(struct channel *channel, struct reader *body) {
   job->waiters = waiter;
   channel->kind = &waiter_kind;
   channel->state = waiter;
-  if (job->log_end > waiter->cursor || !job->running || wait_ms == 0)
-    answer(waiter);
-  else
-    timer_arm(&waiter->timer, wait_ms);
+  if (job->log_end > waiter->cursor || !job->running || wait_ms == 0) answer(waiter);
+  else timer_arm(&waiter->timer, wait_ms);
 }
 
 void job_signal(struct channel *channel, struct reader *body) {

@@ -111,7 +111,8 @@ static void on_control(struct item *item, uint32_t events) {
     /* What comes back after it was given up for lost is not taken any more. */
     bool gives = count > listener_at && (order == ORDER_RENEW || (order == ORDER_RETURN && listener->fd < 0));
     if (gives) take((enum order)order, fds, count);
-    else while (count > 0) close(fds[--count]);
+    else
+      while (count > 0) close(fds[--count]);
     if (order == ORDER_LEND) lend(fd);
   }
   close(fd);

@@ -58,8 +58,7 @@ bool loop_add(struct item *item, uint32_t events) {
 
 void loop_change(struct item *item, uint32_t events) {
   struct epoll_event event = {.events = events, .data.ptr = item};
-  if (events == 0)
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, item->fd, NULL);
+  if (events == 0) epoll_ctl(epoll_fd, EPOLL_CTL_DEL, item->fd, NULL);
   else if (epoll_ctl(epoll_fd, EPOLL_CTL_MOD, item->fd, &event) < 0 && errno == ENOENT)
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, item->fd, &event);
 }

@@ -52,12 +52,9 @@ static bool stir_entropy(const uint8_t *bytes, size_t length) {
 static void print_json_string(FILE *file, const char *text) {
   fputc('"', file);
   for (const unsigned char *at = (const unsigned char *)text; *at != 0; at++) {
-    if (*at == '"' || *at == '\\')
-      fprintf(file, "\\%c", *at);
-    else if (*at < 0x20)
-      fprintf(file, "\\u%04x", *at);
-    else
-      fputc(*at, file);
+    if (*at == '"' || *at == '\\') fprintf(file, "\\%c", *at);
+    else if (*at < 0x20) fprintf(file, "\\u%04x", *at);
+    else fputc(*at, file);
   }
   fputc('"', file);
 }

@@ -41,8 +41,7 @@ static int bind_path(const char *path) {
   }
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   mode_t mask = umask(0177);
-  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 64) < 0 ||
-      rename(address.sun_path, path) < 0)
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 64) < 0 || rename(address.sun_path, path) < 0)
     die(path);
   umask(mask);
   return fd;
@@ -55,10 +54,8 @@ static void seal_descriptors(void) {
 }
 
 static void replace_with_null(int fd, int null_fd) {
-  if (null_fd >= 0)
-    dup2(null_fd, fd);
-  else
-    close(fd);
+  if (null_fd >= 0) dup2(null_fd, fd);
+  else close(fd);
 }
 
 /* Until here they lead to a file of the host. Nothing runs inside yet: whoever is root there can take descriptors from us,
@@ -107,6 +104,7 @@ int main(int argc, char **argv) {
     if (!loop_add(&listener, EPOLLIN | EPOLLET)) die("listening socket");
     if (inherited && !lend_init(&listener)) die("control socket");
     if (inherited) forget_console();
+    if (inherited) meminfo_init();
   }
   loop_run();
 }

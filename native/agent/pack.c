@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "agent.h"
@@ -187,6 +189,17 @@ static __attribute__((noinline)) void pack_symlink(int parent, const char *name,
 
 static void pack_directory(struct packing *p, int fd, const char *path);
 
+/* What the kernel shows as files is no content of the sandbox: its files have no size, change while they are read, or cannot be. */
+static bool is_of_kernel(int parent, int fd) {
+  static const unsigned long kinds[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEVPTS_SUPER_MAGIC};
+  struct stat above, here;
+  struct statfs filesystem;
+  if (fstat(parent, &above) < 0 || fstat(fd, &here) < 0 || above.st_dev == here.st_dev || fstatfs(fd, &filesystem) < 0) return false;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if ((unsigned long)filesystem.f_type == kinds[i]) return true;
+  return false;
+}
+
 static void pack_entry(struct packing *p, int parent, const char *name, const char *path) {
   struct stat st;
   if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -200,7 +213,7 @@ static void pack_entry(struct packing *p, int parent, const char *name, const ch
     sprintf(shown, "%s/", path);
     write_entry_header(&st, shown, '5', 0, NULL);
     free(shown);
-    pack_directory(p, fd, path);
+    if (!is_of_kernel(parent, fd)) pack_directory(p, fd, path);
     close(fd);
     return;
   }

@@ -25,6 +25,8 @@
 
 static struct process *processes[PROCESS_BUCKETS];
 static struct item signals;
+#define WORK_DIRECTORY "/workspace"
+
 static struct rlimit file_limit;
 static bool adjust_oom_score;
 static bool withholds_admin;
@@ -85,6 +87,12 @@ static void search_and_execute(struct start *start) {
   errno = best;
 }
 
+/* Where the caller names none, a process starts where the files are, or else at home. */
+static bool enter_directory(const struct start *start) {
+  if (!start->cwd_optional) return chdir(start->cwd) == 0;
+  return chdir(WORK_DIRECTORY) == 0 || chdir(start->cwd) == 0 || chdir("/") == 0;
+}
+
 /* Runs in the child on a stack of its own. System calls are made directly where the C library would want to tell threads. */
 static int child_main(void *argument) {
   struct start *start = argument;
@@ -111,7 +119,7 @@ static int child_main(void *argument) {
       if (syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0) return fail_at(start, "user");
     }
   }
-  if (chdir(start->cwd) < 0 && (!start->cwd_optional || chdir("/") < 0)) return fail_at(start, "cwd");
+  if (!enter_directory(start)) return fail_at(start, "cwd");
   struct sigaction standard = {.sa_handler = SIG_DFL};
   sigaction(SIGPIPE, &standard, NULL);
   sigset_t none;
@@ -160,10 +168,8 @@ bool process_request_read(struct reader *body, struct process_request *request) 
     /* Room for the four variables that the agent may add. */
     char **strings = must_alloc((count + 5) * sizeof *strings);
     for (uint32_t i = 0; i < count; i++) strings[i] = read_string(body);
-    if (list == 0)
-      request->argv = strings;
-    else
-      request->envp = strings;
+    if (list == 0) request->argv = strings;
+    else request->envp = strings;
   }
   if (!read_finished(body) || request->argv[0] == NULL) {
     process_request_free(request);
@@ -178,8 +184,7 @@ void process_request_free(struct process_request *request) {
   request->argv = request->envp = NULL;
 }
 
-static void fail_start(struct channel *channel, const struct process_request *request, const struct start *start,
-                       const char *cwd) {
+static void fail_start(struct channel *channel, const struct process_request *request, const struct start *start, const char *cwd) {
   channel->failed_step = start->stage;
   if (strcmp(start->stage, "cwd") == 0) {
     channel_fail_errno(channel, start->error, "cannot enter the working directory %s", cwd);
@@ -202,6 +207,7 @@ struct process *process_start(struct channel *channel, const struct process_requ
     channel_fail(channel, "not_found", 0, "the sandbox has no user %.256s", request->user);
     return NULL;
   }
+  hosts_refresh();
   char **end = request->envp;
   while (*end != NULL) end++;
   char **first_added = end;
@@ -238,6 +244,7 @@ struct process *process_start(struct channel *channel, const struct process_requ
   }
   struct process *process = process_register(pid);
   if (request->timeout_ms > 0) timer_arm(&process->timeout, request->timeout_ms);
+  meminfo_refresh();
   return process;
 }
 
@@ -297,10 +304,8 @@ void processes_reap(void) {
     timer_disarm(&process->timeout);
     process->status.exited = true;
     process->status.wait_status = status;
-    if (process->on_exit != NULL)
-      process->on_exit(process);
-    else
-      loop_free(process);
+    if (process->on_exit != NULL) process->on_exit(process);
+    else loop_free(process);
   }
 }
 

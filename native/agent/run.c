@@ -113,8 +113,7 @@ static void send_last_word(struct run *run) {
   struct channel *channel = run->channel;
   uint8_t word[4096];
   ssize_t n;
-  while ((n = read(run->out[1].fd, word, sizeof word)) < 0 && errno == EINTR) {
-  }
+  while ((n = read(run->out[1].fd, word, sizeof word)) < 0 && errno == EINTR) {}
   uint8_t type = n > 0 ? word[0] : 0;
   if (n > 0 && type == FRAME_REPLY) {
     struct buffer nothing = {0};
@@ -169,8 +168,7 @@ static enum pump pump_run(struct channel *channel) {
     size_t taken = 0;
     ssize_t n;
     /* Many programs write little at a time: what is there by now goes into one frame. */
-    while ((n = read(run->out[i].fd, payload + taken, granted - taken)) > 0 && (taken += (size_t)n) < granted) {
-    }
+    while ((n = read(run->out[i].fd, payload + taken, granted - taken)) > 0 && (taken += (size_t)n) < granted) {}
     if (taken > 0) {
       run->owed[i] = run->owed[i] > taken ? run->owed[i] - taken : 0;
       channel_commit(channel, (uint8_t)i, taken);
@@ -187,13 +185,10 @@ static enum pump pump_run(struct channel *channel) {
       result = PUMP_MORE;
       break;
     }
-    if (n < 0 && errno == EAGAIN)
-      await_output(run, i);
-    else
-      close_output(run, i);
+    if (n < 0 && errno == EAGAIN) await_output(run, i);
+    else close_output(run, i);
   }
-  if (run->out[0].ready || (!run->worker && run->out[1].ready))
-    result = channel->credit > 0 ? PUMP_MORE : PUMP_IDLE;
+  if (run->out[0].ready || (!run->worker && run->out[1].ready)) result = channel->credit > 0 ? PUMP_MORE : PUMP_IDLE;
   run_check_done(run);
   return result;
 }
@@ -316,10 +311,8 @@ void exec_open(struct channel *channel, struct reader *body) {
   }
   struct pipes pipes;
   struct process *process = NULL;
-  if (!make_pipes(&pipes))
-    channel_fail_errno(channel, errno, "cannot make the pipes of a process");
-  else if ((process = process_start(channel, &request, pipes.child, false)) == NULL)
-    close_pipes(&pipes);
+  if (!make_pipes(&pipes)) channel_fail_errno(channel, errno, "cannot make the pipes of a process");
+  else if ((process = process_start(channel, &request, pipes.child, false)) == NULL) close_pipes(&pipes);
   process_request_free(&request);
   if (process == NULL) return;
   struct run *run = run_begin(channel, process, &pipes, false);
@@ -408,7 +401,6 @@ void worker_fail_errno(int error, const char *format, ...) {
   va_start(arguments, format);
   int length = vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  if (length >= 0 && (size_t)length < sizeof message)
-    snprintf(message + length, sizeof message - (size_t)length, ": %s", strerror(error));
+  if (length >= 0 && (size_t)length < sizeof message) snprintf(message + length, sizeof message - (size_t)length, ": %s", strerror(error));
   worker_fail(code_of_errno(error), error, "%s", message);
 }

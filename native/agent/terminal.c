@@ -233,8 +233,7 @@ static void close_attachment(struct channel *channel) {
   if (!t->finished) update_interest(t);
 }
 
-static const struct channel_kind attachment_kind = {
-    .pump = pump_attachment, .on_data = attachment_data, .on_close = close_attachment};
+static const struct channel_kind attachment_kind = {.pump = pump_attachment, .on_data = attachment_data, .on_close = close_attachment};
 
 /* ---- operations ---- */
 
@@ -284,10 +283,8 @@ void terminal_open(struct channel *channel, struct reader *body) {
   }
   int master, slave;
   struct process *process = NULL;
-  if (!open_pair(request.user, cols, rows, &master, &slave))
-    channel_fail_errno(channel, errno, "cannot open a terminal");
-  else
-    process = process_start(channel, &request, (int[]){slave, slave, slave}, true);
+  if (!open_pair(request.user, cols, rows, &master, &slave)) channel_fail_errno(channel, errno, "cannot open a terminal");
+  else process = process_start(channel, &request, (int[]){slave, slave, slave}, true);
   if (slave >= 0) close(slave);
   if (process == NULL) {
     if (master >= 0) close(master);

@@ -65,7 +65,8 @@ struct listing {
 };
 
 /* Its room on the stack must not be part of the walk, which is as deep as the tree. */
-static __attribute__((noinline)) void list_entry(struct listing *listing, int fd, const char *name, const char *path, const struct stat *st) {
+static __attribute__((noinline)) void list_entry(struct listing *listing, int fd, const char *name, const char *path,
+                                                 const struct stat *st) {
   char target[PATH_MAX];
   ssize_t n = S_ISLNK(st->st_mode) ? readlinkat(fd, name, target, sizeof target - 1) : -1;
   if (n >= 0) target[n] = 0;
@@ -161,14 +162,10 @@ void tree_remove(struct channel *channel, struct reader *body) {
     return;
   }
   struct stat st;
-  if (lstat(path, &st) < 0)
-    channel_fail_errno(channel, errno, "cannot remove %.1024s", path);
-  else if (S_ISDIR(st.st_mode) && recursive)
-    worker_open(channel, remove_worker, path, true);
-  else if ((S_ISDIR(st.st_mode) ? rmdir(path) : unlink(path)) < 0)
-    channel_fail_errno(channel, errno, "cannot remove %.1024s", path);
-  else
-    channel_done(channel, NULL);
+  if (lstat(path, &st) < 0) channel_fail_errno(channel, errno, "cannot remove %.1024s", path);
+  else if (S_ISDIR(st.st_mode) && recursive) worker_open(channel, remove_worker, path, true);
+  else if ((S_ISDIR(st.st_mode) ? rmdir(path) : unlink(path)) < 0) channel_fail_errno(channel, errno, "cannot remove %.1024s", path);
+  else channel_done(channel, NULL);
 }
 
 /* ---- sync ---- */
@@ -193,8 +190,6 @@ static void sync_worker(void *argument) {
 }
 
 void tree_sync(struct channel *channel, struct reader *body) {
-  if (read_finished(body))
-    worker_open(channel, sync_worker, NULL, false);
-  else
-    channel_fail(channel, "invalid_argument", EINVAL, "the request to flush is malformed");
+  if (read_finished(body)) worker_open(channel, sync_worker, NULL, false);
+  else channel_fail(channel, "invalid_argument", EINVAL, "the request to flush is malformed");
 }

@@ -187,8 +187,7 @@ static void parse_pax(char *text, size_t size, struct overrides *o) {
   const struct {
     const char *key;
     char **slot;
-  } known[] = {{"path", &o->path}, {"linkpath", &o->link}, {"size", &o->size},
-               {"uid", &o->uid},   {"gid", &o->gid},       {"mtime", &o->mtime}};
+  } known[] = {{"path", &o->path}, {"linkpath", &o->link}, {"size", &o->size}, {"uid", &o->uid}, {"gid", &o->gid}, {"mtime", &o->mtime}};
   for (char *at = text, *end = text + size; at < end;) {
     char *rest;
     unsigned long length = strtoul(at, &rest, 10);
@@ -236,10 +235,8 @@ static bool next_entry(struct entry *entry) {
     }
     char path[sizeof header.prefix + sizeof header.name + 2];
     bool ustar = memcmp(header.magic, "ustar", 6) == 0;
-    if (ustar && header.prefix[0] != 0)
-      snprintf(path, sizeof path, "%.155s/%.100s", header.prefix, header.name);
-    else
-      snprintf(path, sizeof path, "%.100s", header.name);
+    if (ustar && header.prefix[0] != 0) snprintf(path, sizeof path, "%.155s/%.100s", header.prefix, header.name);
+    else snprintf(path, sizeof path, "%.100s", header.name);
     char link[sizeof header.link + 1];
     snprintf(link, sizeof link, "%.100s", header.link);
     entry->path = o.path != NULL ? must_copy(o.path) : must_copy(path);
@@ -363,8 +360,7 @@ static void stage_entry(struct unpacking *u, struct entry *entry) {
       if (entry->type == '2' ? symlinkat(entry->link, parent, name) < 0 : mkfifoat(parent, name, 0600) < 0)
         REFUSE_ERRNO("cannot make %.1024s", entry->path);
       if (fchownat(parent, name, (uid_t)entry->uid, (gid_t)entry->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-          (entry->type == '6' && fchmodat(parent, name, entry->mode, 0) < 0) ||
-          utimensat(parent, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+          (entry->type == '6' && fchmodat(parent, name, entry->mode, 0) < 0) || utimensat(parent, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         REFUSE_ERRNO("cannot set the owner of %.1024s", entry->path);
     }
     u->files++;
@@ -404,8 +400,7 @@ static int open_existing(int target, const char *name, const char *shown) {
 static bool is_same_mount(int one, int other) {
   struct statx a, b;
   unsigned mask = STATX_TYPE | STATX_MNT_ID;
-  if (syscall(SYS_statx, one, "", AT_EMPTY_PATH, mask, &a) < 0 || syscall(SYS_statx, other, "", AT_EMPTY_PATH, mask, &b) < 0)
-    return true;
+  if (syscall(SYS_statx, one, "", AT_EMPTY_PATH, mask, &a) < 0 || syscall(SYS_statx, other, "", AT_EMPTY_PATH, mask, &b) < 0) return true;
   if (a.stx_dev_major != b.stx_dev_major || a.stx_dev_minor != b.stx_dev_minor) return false;
   return (a.stx_mask & b.stx_mask & STATX_MNT_ID) == 0 || a.stx_mnt_id == b.stx_mnt_id;
 }
@@ -466,8 +461,7 @@ static void unpack_worker(void *argument) {
   }
   /* What follows the end (archives are padded to large blocks) is taken, so that its sender can finish. */
   uint8_t scratch[4096];
-  while (read(0, scratch, sizeof scratch) > 0) {
-  }
+  while (read(0, scratch, sizeof scratch) > 0) {}
   for (size_t i = u->directory_count; i > 0; i--) {
     struct made_directory *made = &u->directories[i - 1];
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, made->mtime};

@@ -87,10 +87,8 @@ static bool user_find_alone(const char *name, struct user *user) {
   if (!found && (by_id || strcmp(name, "root") == 0)) {
     /* A number needs no entry, and root is there even in an image without /etc/passwd. */
     user->uid = user->gid = wanted;
-    if (wanted == 0)
-      copy_text(user->name, sizeof user->name, "root");
-    else
-      snprintf(user->name, sizeof user->name, "%u", wanted);
+    if (wanted == 0) copy_text(user->name, sizeof user->name, "root");
+    else snprintf(user->name, sizeof user->name, "%u", wanted);
     copy_text(user->home, sizeof user->home, wanted == 0 ? "/root" : "/");
     copy_text(user->shell, sizeof user->shell, "/bin/sh");
     found = true;

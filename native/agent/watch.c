@@ -16,7 +16,7 @@
 #include "agent.h"
 #include "tree.h"
 
-#define MASK                                                                                                          \
+#define MASK                                                                                                                      \
   (IN_CREATE | IN_MODIFY | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_DONT_FOLLOW | \
    IN_EXCL_UNLINK)
 /* How long the second half of a rename may be behind the first. */

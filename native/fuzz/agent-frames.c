@@ -27,8 +27,8 @@ static void settle(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const uint8_t hello[] = {20, 0, 0, 0, FRAME_HELLO, 0, 0, 0, 0, 0, 0, 0, 'C', 'O', 'P', 'P',
-                                  'I', 'C', 'E', '1', 1, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7};
+  static const uint8_t hello[] = {20,  0,   0,   0,   FRAME_HELLO, 0, 0, 0, 0, 0, 0, 0, 'C', 'O', 'P', 'P',
+                                  'I', 'C', 'E', '1', 1,           0, 0, 0, 7, 7, 7, 7, 7,   7,   7,   7};
   if (size == 0 || size > (64 << 10)) return 0;
   graveyard = NULL;
   graveyard_length = graveyard_capacity = 0;

@@ -43,12 +43,15 @@ static void fit_blocks(uint8_t *at, size_t left) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 2) return 0;
   FUZZED {
-    struct index_header header = {.magic = INDEX_MAGIC, .version = 1 + (data[0] & 1), .body_len = size - 1};
+    struct index_header header = {.magic = INDEX_MAGIC, .version = 1 + (data[0] & 1) + (data[0] >> 7), .body_len = size - 1};
     uint8_t *file = must_alloc(sizeof header + size - 1), *body = file + sizeof header;
     memcpy(body, data + 1, size - 1);
     const size_t moment = header.version == 1 ? 0 : sizeof(struct moment);
     if (data[0] & 2 && size - 1 > moment) fit_blocks(body + moment, size - 1 - moment);
-    blake3_hash(body, size - 1, header.check);
+    blake3_hasher hasher;
+    blake3_hasher_init(&hasher);
+    blake3_hasher_update(&hasher, body, size - 1);
+    index_check(&hasher, &header, header.check);
     memcpy(file, &header, sizeof header);
     char path[40];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fuzz_file(file, sizeof header + size - 1));

@@ -28,7 +28,8 @@ void fuzz_read_entries(const uint8_t *canonical, size_t canonical_len, uint32_t 
     /* Whoever makes a path of it counts on this. */
     if (cursor.index >= count || entry->record->name_len == 0 || entry->record->name_len > NAME_MAX ||
         memchr(entry->name, '/', entry->record->name_len) || memchr(entry->name, 0, entry->record->name_len) ||
-        (entry->record->name_len == 2 && memcmp(entry->name, "..", 2) == 0) || (*entry->name == '.' && entry->record->name_len == 1 && count > 1))
+        (entry->record->name_len == 2 && memcmp(entry->name, "..", 2) == 0) ||
+        (*entry->name == '.' && entry->record->name_len == 1 && count > 1))
       abort();
     fuzz_read_bytes(entry->name, entry->record->name_len);
     fuzz_read_bytes(entry->link, entry->record->link_len);

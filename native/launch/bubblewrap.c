@@ -20,9 +20,9 @@ static void push(const char *argument) {
   if (count == arguments_limit) abort();
   arguments[count++] = argument;
 }
-#define PUSH(...)                                                                    \
-  do {                                                                               \
-    const char *const list[] = {__VA_ARGS__};                                        \
+#define PUSH(...)                                                                      \
+  do {                                                                                 \
+    const char *const list[] = {__VA_ARGS__};                                          \
     for (size_t item = 0; item < sizeof list / sizeof *list; item++) push(list[item]); \
   } while (0)
 
@@ -31,26 +31,25 @@ static void push(const char *argument) {
  * no device nodes, no audit log. All of them count only against things of the sandbox's own user namespace.
  */
 static const char *const capabilities[] = {
-    "CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",           "CAP_FSETID",     "CAP_KILL",    "CAP_SETGID",
-    "CAP_SETUID", "CAP_SETPCAP",      "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT",
+    "CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",  "CAP_FSETID",           "CAP_KILL",
+    "CAP_SETGID", "CAP_SETUID",       "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT",
 };
 
 /*
  * World-readable on many kernels and about the host; the rest of /proc that is dangerous belongs to the host's root. While locks are
  * listed nobody on the machine can lock a file, and whoever has many makes the list long.
  */
-static const char *const masked_files[] = {"/proc/keys", "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug",
-                                           "/proc/locks"};
+static const char *const masked_files[] = {"/proc/keys", "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug", "/proc/locks"};
 static const char *const masked_directories[] = {"/proc/acpi", "/proc/scsi", "/proc/asound"};
 
 static void push_masks(void) {
   /* The sysctls of this file tree belong to whoever reads them; only the mount is the host's, and it is read-only here. */
   PUSH("--ro-bind", "/proc/sys", "/proc/sys");
+  PUSH("--ro-bind", start_root "/run/coppice/meminfo", "/proc/meminfo");
   for (size_t index = 0; index < sizeof masked_files / sizeof *masked_files; index++)
     if (access(masked_files[index], F_OK) == 0) PUSH("--ro-bind", "/dev/null", masked_files[index]);
   for (size_t index = 0; index < sizeof masked_directories / sizeof *masked_directories; index++)
-    if (access(masked_directories[index], F_OK) == 0)
-      PUSH("--tmpfs", masked_directories[index], "--remount-ro", masked_directories[index]);
+    if (access(masked_directories[index], F_OK) == 0) PUSH("--tmpfs", masked_directories[index], "--remount-ro", masked_directories[index]);
 }
 
 /* Puts what the container inherits at fixed numbers; everything above is closed by the exec. */

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -65,25 +66,55 @@ static bool make_dev(const struct message *request, char *reason) {
 
 static bool make_run(int agent, const struct message *request, char *reason) {
   static const char agent_at[] = "run/coppice/agent";
+  /* Filled by the agent, and mounted at /proc/meminfo. */
+  static const char memory_at[] = "run/coppice/meminfo";
   if (!mount_memory("run", "0755", message_get(request, "tmpfs"))) return fail(reason, "mount /run");
-  if (mkdir("run/lock", 0755) < 0 || chmod("run/lock", 01777) < 0 || mkdir("run/coppice", 0755) < 0 || !make_file(agent_at))
+  if (mkdir("run/lock", 0755) < 0 || chmod("run/lock", 01777) < 0 || mkdir("run/coppice", 0755) < 0 || !make_file(agent_at) ||
+      !make_file(memory_at) || chmod(memory_at, 0644) < 0)
     return fail(reason, "make the places below /run");
-  return syscall(SYS_move_mount, agent, "", AT_FDCWD, agent_at, MOVE_MOUNT_F_EMPTY_PATH) == 0 ||
-         fail(reason, "attach the agent");
+  return syscall(SYS_move_mount, agent, "", AT_FDCWD, agent_at, MOVE_MOUNT_F_EMPTY_PATH) == 0 || fail(reason, "attach the agent");
+}
+
+/*
+ * The sandbox's own cgroup, from where programs learn their limits; nobody inside can change them. Where memory is in version 2 it is the
+ * only one, else each hierarchy of version 1 has a directory of its own.
+ */
+static bool show_cgroups(const struct message *request, char *reason) {
+  const unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  const char *at = NULL, *hierarchy;
+  if (mkdir("sys/fs", 0755) < 0 || mkdir("sys/fs/cgroup", 0755) < 0) return fail(reason, "make /sys/fs/cgroup");
+  while ((hierarchy = message_next(request, "cgroup", &at))) {
+    char place[128];
+    bool is_v2 = strcmp(hierarchy, "v2") == 0;
+    snprintf(place, sizeof place, is_v2 ? "sys/fs/cgroup" : "sys/fs/cgroup/%s", hierarchy);
+    if (!is_v2 && mkdir(place, 0755) < 0) return fail(reason, "make /%s", place);
+    if (mount("cgroup", place, is_v2 ? "cgroup2" : "cgroup", flags, is_v2 ? NULL : hierarchy) < 0) return fail(reason, "mount /%s", place);
+  }
+  return true;
+}
+
+/* Programs that do not ask which processors they may use count those that are said to be online. */
+static bool show_processors(const char *list, char *reason) {
+  static const char source[] = "sys/devices/system/processors", at[] = "sys/devices/system/cpu/online";
+  if (!list) return true;
+  int fd = open(source, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+  if (fd < 0 || dprintf(fd, "%s\n", list) < 0 || close(fd) < 0) return fail(reason, "write /%s", source);
+  return bind(source, at, MOUNT_ATTR_RDONLY | quiet) || fail(reason, "mount /%s", at);
 }
 
 /* Of the host's /sys no more than what programs count processors with. */
-static bool make_sys(char *reason) {
+static bool make_sys(const struct message *request, char *reason) {
   static const char source[] = "/sys/devices/system/cpu", at[] = "sys/devices/system/cpu";
   if (!mount_memory("sys", "0755", "64k")) return fail(reason, "mount /sys");
   if (mkdir("sys/devices", 0755) < 0 || mkdir("sys/devices/system", 0755) < 0 || mkdir(at, 0755) < 0)
     return fail(reason, "make the places below /sys");
   if (!bind(source, at, MOUNT_ATTR_RDONLY | quiet)) return fail(reason, "give it %s", source);
+  if (!show_processors(message_get(request, "processors"), reason) || !show_cgroups(request, reason)) return false;
   return restrict_mount("sys", MOUNT_ATTR_RDONLY) || fail(reason, "make /sys read-only");
 }
 
 /* The places are real directories, as build_root has made sure; what is below them is made here. */
 bool furnish_root(const char *root, int agent, const struct message *request, char *reason) {
   if (chdir(root) < 0) return fail(reason, "enter the root");
-  return make_dev(request, reason) && make_run(agent, request, reason) && make_sys(reason);
+  return make_dev(request, reason) && make_run(agent, request, reason) && make_sys(request, reason);
 }

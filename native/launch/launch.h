@@ -49,8 +49,8 @@ bool write_value(const char *path, const char *value);
 /* start.c: runs in a standby; returns false with the reason in `reason`. */
 enum { reason_limit = 1000 };
 struct namespaces;
-bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                     struct message *reply, char *reason);
+bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request, struct message *reply,
+                     char *reason);
 
 /* The steps of it that a restore shares. */
 struct trees;
@@ -62,8 +62,8 @@ bool enter_namespaces(const struct namespaces *ahead, char *reason);
 pid_t clone_into(int cgroup);
 
 /* restore.c: runs in a standby like a start. */
-bool restore_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                       struct message *reply, char *reason);
+bool restore_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request, struct message *reply,
+                       char *reason);
 
 /* hook.c: what CRIU calls in the middle of a restore. */
 int hook(const char *action);

@@ -33,8 +33,7 @@ static int connect_control(pid_t init, char *reason) {
   if (network < 0 || own < 0 || setns(network, CLONE_NEWNET) < 0) return fail(reason, "enter the network of the sandbox"), -1;
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   struct timeval patience = {.tv_sec = 30};
-  bool ready = setns(own, CLONE_NEWNET) == 0 && fd >= 0 &&
-               setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+  bool ready = setns(own, CLONE_NEWNET) == 0 && fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
                setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
                connect(fd, (struct sockaddr *)&address, size) == 0;
   if (!ready) {
@@ -123,8 +122,7 @@ int lend(pid_t init) {
   /* Should nobody wait for that any more, stdin is at its end. */
   ssize_t said = write(STDOUT_FILENO, "lent\n", 5);
   (void)said;
-  while (read(STDIN_FILENO, &byte, 1) > 0) {
-  }
+  while (read(STDIN_FILENO, &byte, 1) > 0) {}
   return order(init, 'r', fds, count, reason) ? 0 : complain(reason);
 }
 

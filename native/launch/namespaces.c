@@ -53,8 +53,7 @@ bool raise_loopback(char *reason) {
 
 /* With the host's privileges, as what is mounted could not be taken away otherwise. */
 static bool enter_bare_mounts(const struct setup *setup, char *reason) {
-  if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-    return fail(reason, "make a mount namespace");
+  if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) return fail(reason, "make a mount namespace");
   int agent = open(setup->agent, O_RDONLY | O_CLOEXEC);
   if (agent < 0) return fail(reason, "open the agent %s", setup->agent);
   bool made = detach_the_rest(setup, reason) && make_agents(agent, setup->agent, reason);
@@ -70,8 +69,7 @@ static bool enter_empty_network(const struct setup *setup, char *reason) {
 
 static void end_child(pid_t pid) {
   kill(pid, SIGKILL);
-  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
 static int open_of(pid_t pid, const char *name, int flags) {

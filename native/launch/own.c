@@ -47,9 +47,7 @@ static bool keep_over_exec(struct __user_cap_data_struct *held) {
   for (int word = 0; word < capability_words; word++) held[word].inheritable = held[word].permitted;
   if (syscall(SYS_capset, &head, held) < 0) return false;
   for (int number = 0; number < 32 * capability_words; number++)
-    if (held[number / 32].permitted & (1U << number % 32) &&
-        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) < 0)
-      return false;
+    if (held[number / 32].permitted & (1U << number % 32) && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) < 0) return false;
   return true;
 }
 
@@ -111,8 +109,7 @@ bool limit_watches(pid_t init, char *reason) {
   if (pidfd >= 0) close(pidfd);
   if (child < 0) return fail(reason, "look at process %d", (int)init);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   errno = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
   return errno == 0 || fail(reason, "limit what process %d may watch", (int)init);
 }

@@ -71,8 +71,7 @@ bool set_hostname(pid_t pid, const char *hostname, char *reason) {
   }
   close(pidfd);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
   errno = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   return fail(reason, "set the hostname of process %d", (int)pid);

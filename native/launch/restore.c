@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "../lib/path.h"
+#include "../lib/processors.h"
 
 /*
  * Brings back what CRIU kept. It runs with the host's privileges and makes the namespaces of the sandbox anew. The root of
@@ -41,10 +42,8 @@ static bool make_yard(const char *criu, struct yard *yard, char *reason) {
   for (size_t index = 0; !yard->top && index < sizeof places / sizeof *places; index++)
     if (!is_at_or_below(criu, places[index]) && access(places[index], F_OK) == 0) yard->top = places[index];
   if (!yard->top) return fail(reason, "find a place for the root");
-  if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-    return fail(reason, "make mounts of our own");
-  if (mount("coppice", yard->top, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=16m") < 0)
-    return fail(reason, "mount over %s", yard->top);
+  if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) return fail(reason, "make mounts of our own");
+  if (mount("coppice", yard->top, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=16m") < 0) return fail(reason, "mount over %s", yard->top);
   snprintf(yard->scratch, sizeof yard->scratch, "%s/build", yard->top);
   snprintf(yard->root, sizeof yard->root, "%s/root", yard->scratch);
   snprintf(yard->bare, sizeof yard->bare, "%s/bare", yard->scratch);
@@ -69,17 +68,16 @@ static bool attach_images(const struct yard *yard, int images, int map, const ch
  */
 static bool build(const struct yard *yard, const struct trees *trees, const struct message *request, char *reason) {
   if (!build_root(yard->scratch, trees, request, reason)) return false;
-  return (mkdir(yard->bare, 0755) == 0 && mount(yard->root, yard->bare, NULL, MS_BIND, NULL) == 0) ||
-         fail(reason, "bind the bare root");
+  return (mkdir(yard->bare, 0755) == 0 && mount(yard->root, yard->bare, NULL, MS_BIND, NULL) == 0) || fail(reason, "bind the bare root");
 }
 
 /* Builds it in a child, since a user namespace cannot be left again, and enters the mounts that it was built in. */
-static bool enter_root(const struct namespaces *ahead, const struct trees *trees, const struct message *request,
-                       const struct yard *yard, char *reason) {
+static bool enter_root(const struct namespaces *ahead, const struct trees *trees, const struct message *request, const struct yard *yard,
+                       int cgroup, char *reason) {
   int told[2];
   char text[reason_limit] = "", path[text_limit];
   if (pipe2(told, O_CLOEXEC) < 0) return fail(reason, "make a pipe");
-  pid_t parent = getpid(), pid = fork();
+  pid_t parent = getpid(), pid = clone_into(cgroup);
   if (pid < 0) return fail(reason, "fork");
   if (pid == 0) {
     bool built = enter_namespaces(ahead, text) && build(yard, trees, request, text);
@@ -130,9 +128,8 @@ static void exec_criu(const struct message *request, const struct yard *yard, co
   push(&arguments, "restore");
   while ((option = message_next(request, "option", &at))) push(&arguments, option);
   const char *const more[] = {
-      "--images-dir", yard->images, "--work-dir",      yard->top, "--root",          yard->bare,
-      "--log-file",   "log",        "--pidfile",       "pid",     "--action-script", hook,
-      "--restore-detached",
+      "--images-dir", yard->images, "--work-dir", yard->top,         "--root", yard->bare,           "--log-file",
+      "log",          "--pidfile",  "pid",        "--action-script", hook,     "--restore-detached",
   };
   for (size_t index = 0; index < sizeof more / sizeof *more; index++) push(&arguments, more[index]);
   at = NULL;
@@ -183,8 +180,7 @@ static int await_criu(pid_t pid, const struct yard *yard) {
   struct pollfd end = {.fd = ended, .events = POLLIN};
   for (int looks = 0; ended >= 0 && poll(&end, 1, look_every_ms) <= 0;)
     if (has_given_up(yard) && ++looks == looks_after_failure) kill(pid, SIGKILL);
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
   if (ended >= 0) close(ended);
   return status;
 }
@@ -195,6 +191,8 @@ static bool run_criu(const struct message *request, const struct yard *yard, int
   pid_t pid = clone_into(cgroup);
   if (pid < 0) return fail(reason, "fork into the cgroup");
   if (pid == 0) {
+    const char *processors = message_get(request, "processors");
+    if (processors && !keep_on_processors(0, processors)) _exit(127);
     /* Its own view of cgroups becomes that of the sandbox. */
     if (unshare(CLONE_NEWCGROUP) == 0) exec_criu(request, yard, hook);
     _exit(127);
@@ -205,8 +203,8 @@ static bool run_criu(const struct message *request, const struct yard *yard, int
   return *init > 0 || fail(reason, "CRIU did not say what it restored");
 }
 
-bool restore_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                       struct message *reply, char *reason) {
+bool restore_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request, struct message *reply,
+                       char *reason) {
   static const char *const needed[] = {"criu", "images", "map", "map-name"};
   struct trees trees;
   struct yard yard;
@@ -227,7 +225,7 @@ bool restore_container(const struct setup *setup, const struct namespaces *ahead
   if (!idmap_tree(images, ahead->user, MOUNT_ATTR_RDONLY)) return fail(reason, "map the owners of the checkpoint");
   if (!make_yard(message_get(request, "criu"), &yard, reason)) return false;
   if (!attach_images(&yard, images, map, message_get(request, "map-name"), reason)) return false;
-  if (!enter_root(ahead, &trees, request, &yard, reason)) return false;
+  if (!enter_root(ahead, &trees, request, &yard, cgroup, reason)) return false;
   if (!run_criu(request, &yard, cgroup, &init, reason)) return false;
   if (!limit_watches(init, reason) || !renew_listener(init, listener, reason)) return false;
   if (!process_started(init, &started)) return fail(reason, "the sandbox ended right after it was restored");

@@ -36,9 +36,7 @@ bool idmap_trees(const struct trees *trees, int userns, char *reason) {
          fail(reason, "make the agent read-only");
 }
 
-static bool attach(int tree, const char *at) {
-  return syscall(SYS_move_mount, tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) == 0;
-}
+static bool attach(int tree, const char *at) { return syscall(SYS_move_mount, tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) == 0; }
 
 /* A mount follows symbolic links to its place, so each place is made a real directory of the root first. */
 static bool prepare_place(int root, const char *name, int *place, char *reason) {
@@ -76,8 +74,7 @@ static bool mount_overlay(const struct message *request, char *reason) {
   char options[4096] = "lowerdir=";
   const char *at = NULL, *layer = message_next(request, "layer", &at);
   if (!layer)
-    return mount("coppice", "root", "overlay", MS_NODEV | MS_NOSUID, plain) == 0 ||
-           fail(reason, "mount the overlay of image and disk");
+    return mount("coppice", "root", "overlay", MS_NODEV | MS_NOSUID, plain) == 0 || fail(reason, "mount the overlay of image and disk");
   size_t length = strlen(options);
   for (bool first = true; layer; layer = message_next(request, "layer", &at), first = false) {
     if (strpbrk(layer, ":,\\") || length + strlen(layer) + 1 + sizeof rest > sizeof options) {

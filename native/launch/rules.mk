@@ -1,5 +1,5 @@
 PROGRAMS += $(BUILD)/coppice-launch
-launch_sources := $(wildcard launch/*.c place/*.c workspace/*.c) lib/write.c
+launch_sources := $(wildcard launch/*.c place/*.c workspace/*.c) lib/processors.c lib/write.c
 
 # Turns a list of names into cases that are left out where this machine's headers lack the call.
 launch_numbers = awk -F= '/^[a-z]/ { \

@@ -54,8 +54,8 @@ static void close_block(unsigned short opened) { program[opened].jf = (uint8_t)(
 static void judge_clone(void) {
   unsigned short block = open_block(__NR_clone);
   load(LOW_WORD(0));
-  add(BPF_JMP | BPF_JSET | BPF_K,
-      CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET, 0, 1);
+  add(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET,
+      0, 1);
   answer(REFUSE);
   answer(SECCOMP_RET_ALLOW);
   close_block(block);
@@ -67,8 +67,7 @@ static void judge_personality(void) {
   static const uint32_t harmless[] = {0x0, 0x0008, 0x20000, 0x20008, 0x40000, 0xffffffff};
   unsigned short block = open_block(__NR_personality);
   load(LOW_WORD(0));
-  for (size_t index = 0; index < sizeof harmless / sizeof *harmless; index++)
-    answer_if_equal(harmless[index], SECCOMP_RET_ALLOW);
+  for (size_t index = 0; index < sizeof harmless / sizeof *harmless; index++) answer_if_equal(harmless[index], SECCOMP_RET_ALLOW);
   answer(REFUSE);
   close_block(block);
 }
@@ -85,13 +84,11 @@ static void judge_sockets(void) {
   for (size_t call = 0; call < sizeof calls / sizeof *calls; call++) {
     unsigned short block = open_block(calls[call]);
     load(LOW_WORD(0));
-    for (size_t index = 0; index < sizeof families / sizeof *families; index++)
-      answer_if_equal(families[index], SECCOMP_RET_ALLOW);
+    for (size_t index = 0; index < sizeof families / sizeof *families; index++) answer_if_equal(families[index], SECCOMP_RET_ALLOW);
     add(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 1, 0);
     answer(SECCOMP_RET_ERRNO | EAFNOSUPPORT);
     load(LOW_WORD(2));
-    for (size_t index = 0; index < sizeof protocols / sizeof *protocols; index++)
-      answer_if_equal(protocols[index], SECCOMP_RET_ALLOW);
+    for (size_t index = 0; index < sizeof protocols / sizeof *protocols; index++) answer_if_equal(protocols[index], SECCOMP_RET_ALLOW);
     answer(SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
     close_block(block);
   }

@@ -255,8 +255,7 @@ static void name_host(const char *sequence, const struct message *request) {
   pid_t pid;
   const char *hostname = message_get(request, "hostname");
   errno = 0;
-  bool named = hostname && same_process(request, &pid) ? set_hostname(pid, hostname, reason)
-                                                       : fail(reason, "the sandbox no longer runs");
+  bool named = hostname && same_process(request, &pid) ? set_hostname(pid, hostname, reason) : fail(reason, "the sandbox no longer runs");
   answer(sequence, NULL, named ? NULL : reason);
 }
 
@@ -300,10 +299,8 @@ static bool hear_daemon(void) {
 
 static void reap(int fd) {
   struct signalfd_siginfo info;
-  while (read(fd, &info, sizeof info) > 0) {
-  }
-  while (waitpid(-1, NULL, WNOHANG) > 0) {
-  }
+  while (read(fd, &info, sizeof info) > 0) {}
+  while (waitpid(-1, NULL, WNOHANG) > 0) {}
 }
 
 /* Standbys leave when their channel closes. Only they are waited for: sandboxes go on. */
@@ -314,8 +311,7 @@ static void dismiss(void) {
     standbys = standby->next;
     close(standby->fd);
     free(standby);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
   }
 }
 
@@ -332,8 +328,7 @@ int serve(struct setup *setup) {
   setup->owner = any_owner();
   setup->seccomp_fd = make_seccomp_program();
   if (ended < 0 || events < 0 || refill_clock < 0 || setup->seccomp_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
-      !watch(from_daemon, STDIN_FILENO) || !watch(from_kernel, ended) ||
-      !watch(from_clock, refill_clock)) {
+      !watch(from_daemon, STDIN_FILENO) || !watch(from_kernel, ended) || !watch(from_clock, refill_clock)) {
     perror("coppice-launch");
     return 1;
   }
@@ -350,11 +345,21 @@ int serve(struct setup *setup) {
     if (ready <= 0) continue;
     struct source *source = event.data.ptr;
     switch (source->kind) {
-      case from_daemon: open = hear_daemon(); break;
-      case from_kernel: reap(source->fd); break;
-      case from_standby: hear_standby(source); break;
-      case from_process: announce_end(source); break;
-      case from_clock: refill_now(); break;
+    case from_daemon:
+      open = hear_daemon();
+      break;
+    case from_kernel:
+      reap(source->fd);
+      break;
+    case from_standby:
+      hear_standby(source);
+      break;
+    case from_process:
+      announce_end(source);
+      break;
+    case from_clock:
+      refill_now();
+      break;
     }
   }
   dismiss();

@@ -40,11 +40,29 @@ static bool make_in(const char *parent, const char *path) {
   return false;
 }
 
+/* In version 1 a new group of cpuset holds nobody before it has processors and memory: all that the one above it has. */
+static void inherit_cpuset(const char *directory) {
+  static const char *const names[] = {"cpuset.cpus", "cpuset.mems"};
+  for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
+    char path[PATH_MAX + 32], text[4096];
+    snprintf(path, sizeof path, "%s/../%s", directory, names[index]);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    snprintf(path, sizeof path, "%s/%s", directory, names[index]);
+    write_value(path, text);
+  }
+}
+
 static bool enter_cgroups(const struct setup *setup, unsigned number, char *reason) {
   char path[PATH_MAX], procs[PATH_MAX + 16];
   for (size_t index = 0; index < setup->v1_count; index++) {
     standby_path(path, setup->v1_parents[index], number);
     if (!make_in(setup->v1_parents[index], path)) return fail(reason, "make %s", path);
+    inherit_cpuset(setup->v1_parents[index]);
+    inherit_cpuset(path);
     snprintf(procs, sizeof procs, "%s/cgroup.procs", path);
     if (!write_value(procs, "0")) return fail(reason, "enter %s", path);
   }
@@ -97,8 +115,8 @@ static bool prepare(const struct setup *setup, unsigned number, const struct mes
   return take_name(setup, number, message_get(request, "id"), reason) && apply_limits(request, reason);
 }
 
-static bool begin(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                  struct message *reply, char *reason) {
+static bool begin(const struct setup *setup, const struct namespaces *ahead, const struct message *request, struct message *reply,
+                  char *reason) {
   bool restores = strcmp(message_get(request, "verb"), "restore") == 0;
   return (restores ? restore_container : start_container)(setup, ahead, request, reply, reason);
 }
@@ -109,8 +127,7 @@ void standby_main(const struct setup *setup, unsigned number, int channel) {
   char reason[reason_limit] = "", entered[reason_limit] = "";
   bool ready = enter_cgroups(setup, number, entered) && make_namespaces(setup, &ahead, entered);
   ssize_t got;
-  while ((got = recv(channel, request.data, sizeof request.data, 0)) < 0 && errno == EINTR) {
-  }
+  while ((got = recv(channel, request.data, sizeof request.data, 0)) < 0 && errno == EINTR) {}
   if (got <= 0) {
     leave_cgroups(setup, number);
     _exit(0);

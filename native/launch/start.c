@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "launch.h"
 
+#include "../lib/processors.h"
 #include "../workspace/workspace.h"
 
 #include <errno.h>
@@ -25,9 +26,7 @@ enum { ids_per_sandbox = 65536, open_files_limit = 65536 };
 
 static unsigned first_id(const struct message *request) { return (unsigned)strtoul(message_get(request, "base"), NULL, 10); }
 
-int clone_tree(const char *path) {
-  return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-}
+int clone_tree(const char *path) { return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC); }
 
 static bool open_workspace(const struct message *request, int *tree, char *reason) {
   struct workspace workspace = {
@@ -101,7 +100,9 @@ static bool lower_limit(int resource, rlim_t most) {
   return setrlimit(resource, &limit) == 0;
 }
 
-static bool limit_resources(char *reason) {
+static bool limit_resources(const struct message *request, char *reason) {
+  const char *processors = message_get(request, "processors");
+  if (processors && !keep_on_processors(0, processors)) return fail(reason, "keep it on the processors %s", processors);
   if (!lower_limit(RLIMIT_NOFILE, open_files_limit)) return fail(reason, "limit open files");
   /* One byte and not none: with none, a core pattern that names a program of the host would still run it as root. */
   if (!lower_limit(RLIMIT_CORE, 1)) return fail(reason, "forbid core dumps");
@@ -110,18 +111,17 @@ static bool limit_resources(char *reason) {
 }
 
 bool enter_namespaces(const struct namespaces *ahead, char *reason) {
-  if (setns(ahead->user, CLONE_NEWUSER) < 0 || setns(ahead->network, CLONE_NEWNET) < 0 || unshare(CLONE_NEWNS) < 0)
+  if (setns(ahead->user, CLONE_NEWUSER) < 0 || setns(ahead->network, CLONE_NEWNET) < 0 || unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0)
     return fail(reason, "enter the namespaces");
-  if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
-    return fail(reason, "become root of the user namespace");
+  if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0) return fail(reason, "become root of the user namespace");
   umask(0022);
   return true;
 }
 
 /* The first process in the user namespace. Returns only when something failed, with the reason. */
-static void inner(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                  const struct trees *trees, const struct inherited *fds, int guard, char *reason) {
-  if (!limit_resources(reason) || !enter_namespaces(ahead, reason)) return;
+static void inner(const struct setup *setup, const struct namespaces *ahead, const struct message *request, const struct trees *trees,
+                  const struct inherited *fds, int guard, char *reason) {
+  if (!limit_resources(request, reason) || !enter_namespaces(ahead, reason)) return;
   if (!build_root(start_scratch, trees, request, reason)) return;
   if (trees->workspace >= 0 && !begin_guard(guard, reason)) return;
   exec_bubblewrap(setup, request, fds, reason);
@@ -166,8 +166,7 @@ static bool report(pid_t monitor, int console, const char *info, pid_t *init, st
   const char *found = strstr(info, "\"child-pid\":");
   pid_t pid = found ? (pid_t)atoi(found + strlen("\"child-pid\":")) : 0;
   unsigned long long started = 0, monitor_started = 0;
-  if (pid <= 0 || !process_started(pid, &started) || !process_started(monitor, &monitor_started))
-    return fail_with_console(console, reason);
+  if (pid <= 0 || !process_started(pid, &started) || !process_started(monitor, &monitor_started)) return fail_with_console(console, reason);
   *init = pid;
   message_put(reply, "pid", "%d", (int)pid);
   message_put(reply, "started", "%llu", started);
@@ -176,8 +175,8 @@ static bool report(pid_t monitor, int console, const char *info, pid_t *init, st
   return true;
 }
 
-bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request,
-                     struct message *reply, char *reason) {
+bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request, struct message *reply,
+                     char *reason) {
   struct trees trees;
   struct inherited fds;
   int errors[2], info[2], guard[2], cgroup = -1;

@@ -6,14 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char usage[] =
-    "usage: coppice-layer unpack MAX_BYTES MAX_ENTRIES EMPTY_DIRECTORY < TAR\n"
-    "       coppice-layer pack MAX_BYTES DIRECTORY > TAR\n";
+static const char usage[] = "usage: coppice-layer unpack MAX_BYTES MAX_ENTRIES EMPTY_DIRECTORY < TAR\n"
+                            "       coppice-layer pack MAX_BYTES DIRECTORY > TAR\n";
 
 bool keeps_attribute(const char *name) {
   if (strncmp(name, "user.overlay.", 13) == 0) return false;
-  return strncmp(name, "user.", 5) == 0 || strcmp(name, "security.capability") == 0 ||
-         strcmp(name, "system.posix_acl_access") == 0 || strcmp(name, "system.posix_acl_default") == 0;
+  return strncmp(name, "user.", 5) == 0 || strcmp(name, "security.capability") == 0 || strcmp(name, "system.posix_acl_access") == 0 ||
+         strcmp(name, "system.posix_acl_default") == 0;
 }
 
 int main(int count, char **arguments) {

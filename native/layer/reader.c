@@ -134,8 +134,7 @@ static void normalise(const char *path, char *into, const char *what) {
   for (const char *at = path; *at != 0;) {
     size_t part = strcspn(at, "/");
     if (part > 0 && !(part == 1 && at[0] == '.')) {
-      if (part == 2 && at[0] == '.' && at[1] == '.')
-        stop("unsafe", "the layer has %s that climbs out of it: %.1000s", what, path);
+      if (part == 2 && at[0] == '.' && at[1] == '.') stop("unsafe", "the layer has %s that climbs out of it: %.1000s", what, path);
       if (part > MAX_NAME || length + part + 1 > MAX_ENTRY_PATH)
         stop("invalid_argument", "the layer has %s that is too long: %.300s…", what, path);
       if (length > 0) into[length++] = '/';
@@ -194,8 +193,7 @@ static void parse_pax(char *text, size_t size, struct extensions *e) {
   const struct {
     const char *key;
     char **slot;
-  } known[] = {{"path", &e->path}, {"linkpath", &e->link}, {"size", &e->size},
-               {"uid", &e->uid},   {"gid", &e->gid},       {"mtime", &e->changed}};
+  } known[] = {{"path", &e->path}, {"linkpath", &e->link}, {"size", &e->size}, {"uid", &e->uid}, {"gid", &e->gid}, {"mtime", &e->changed}};
   for (char *at = text, *end = text + size; at < end;) {
     char *rest;
     const unsigned long length = *at >= '0' && *at <= '9' ? strtoul(at, &rest, 10) : 0;
@@ -207,8 +205,7 @@ static void parse_pax(char *text, size_t size, struct extensions *e) {
     *equals = 0;
     const char *value = equals + 1;
     const size_t value_length = (size_t)(at + length - 1 - value);
-    if (strncmp(key, "GNU.sparse.", 11) == 0)
-      stop("unsupported", "the layer holds a sparse file in the form of GNU tar");
+    if (strncmp(key, "GNU.sparse.", 11) == 0) stop("unsupported", "the layer holds a sparse file in the form of GNU tar");
     if (strncmp(key, "SCHILY.xattr.", 13) == 0) take_attribute(e, key + 13, value, value_length);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
       if (strcmp(key, known[i].key) == 0) take_text(known[i].slot, value, value_length);
@@ -229,8 +226,7 @@ static void read_entry(const struct tar_header *header, const struct extensions 
   /* The form of GNU has other things in place of the prefix. */
   if (memcmp(header->magic, "ustar", 6) == 0 && header->prefix[0] != 0)
     snprintf(name, sizeof name, "%.155s/%.100s", header->prefix, header->name);
-  else
-    snprintf(name, sizeof name, "%.100s", header->name);
+  else snprintf(name, sizeof name, "%.100s", header->name);
   snprintf(link, sizeof link, "%.100s", header->link);
   const char *path = e->path != NULL ? e->path : name, *target = e->link != NULL ? e->link : link;
   normalise(path, entry->path, "a path");
@@ -246,8 +242,8 @@ static void read_entry(const struct tar_header *header, const struct extensions 
   entry->uid = checked_owner(e->uid != NULL ? (int64_t)parse_decimal(e->uid) : parse_field(header->uid, sizeof header->uid));
   entry->gid = checked_owner(e->gid != NULL ? (int64_t)parse_decimal(e->gid) : parse_field(header->gid, sizeof header->gid));
   entry->mode = (mode_t)parse_field(header->mode, sizeof header->mode) & 07777;
-  entry->changed = e->changed != NULL ? parse_time(e->changed)
-                                      : (struct timespec){.tv_sec = parse_field(header->mtime, sizeof header->mtime)};
+  entry->changed =
+      e->changed != NULL ? parse_time(e->changed) : (struct timespec){.tv_sec = parse_field(header->mtime, sizeof header->mtime)};
 }
 
 /* Of the entry that came last. */
@@ -282,8 +278,7 @@ bool next_entry(struct entry *entry) {
       continue;
     }
     read_entry(&header, &extensions, entry);
-    if (strchr("0123456", entry->type) == NULL)
-      stop("unsupported", "the layer has an entry of type %c: %.1000s", entry->type, entry->path);
+    if (strchr("0123456", entry->type) == NULL) stop("unsupported", "the layer has an entry of type %c: %.1000s", entry->type, entry->path);
     entry->attributes = extensions.attributes;
     entry->attribute_count = extensions.attribute_count;
     entry->attributes_dropped = extensions.dropped;

@@ -29,8 +29,7 @@ static char parent_path[MAX_PATH + 1];
 static int parent = -1;
 
 static void count_entry(void) {
-  if (++entries > max_entries)
-    stop("too_large", "the layer holds more than %llu entries", (unsigned long long)max_entries);
+  if (++entries > max_entries) stop("too_large", "the layer holds more than %llu entries", (unsigned long long)max_entries);
 }
 
 static void count_bytes(uint64_t length) {
@@ -72,8 +71,7 @@ static int enter(int in, const char *name, const char *path, struct directory **
   if (*known == NULL) {
     if (mkdirat(in, name, 0755) < 0) {
       if (errno != EEXIST) stop_errno("make the directory %.1000s", path);
-      if (!is_whiteout(in, name))
-        stop("unsafe", "the layer has an entry that goes through a link or a file: %.1000s", path);
+      if (!is_whiteout(in, name)) stop("unsafe", "the layer has an entry that goes through a link or a file: %.1000s", path);
       if (unlinkat(in, name, 0) < 0 || mkdirat(in, name, 0755) < 0) stop_errno("make the directory %.1000s", path);
       hides = true;
     }
@@ -133,8 +131,7 @@ static void set_attributes(int fd, const struct entry *entry) {
 
 /* Owner first, since a change of owner clears set-id bits and capabilities. */
 static void set_owner_and_mode(int fd, const struct entry *entry) {
-  if (fchown(fd, entry->uid, entry->gid) < 0 || fchmod(fd, entry->mode) < 0)
-    stop_errno("set owner and mode of %.1000s", entry->path);
+  if (fchown(fd, entry->uid, entry->gid) < 0 || fchmod(fd, entry->mode) < 0) stop_errno("set owner and mode of %.1000s", entry->path);
   set_attributes(fd, entry);
 }
 
@@ -215,8 +212,7 @@ static void take_special(const struct entry *entry) {
     replace(in, name, entry->path);
   }
   const struct timespec times[2] = {entry->changed, entry->changed};
-  if (fchownat(in, name, entry->uid, entry->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-      (!is_link && fchmodat(in, name, entry->mode, 0) < 0))
+  if (fchownat(in, name, entry->uid, entry->gid, AT_SYMLINK_NOFOLLOW) < 0 || (!is_link && fchmodat(in, name, entry->mode, 0) < 0))
     stop_errno("set owner and mode of %.1000s", entry->path);
   attributes_dropped += entry->attribute_count;
   if (utimensat(in, name, times, AT_SYMLINK_NOFOLLOW) < 0) stop_errno("set the time of %.1000s", entry->path);

@@ -40,8 +40,8 @@ static int add_step(struct descent *descent, int directory, const char *name) {
   if (fstat(directory, &status) < 0) return -1;
   char *copy = strdup(name);
   if (copy == NULL) return -1;
-  descent->steps[descent->count++] = (struct descent_step){
-      .directory = directory, .device = status.st_dev, .inode = status.st_ino, .name = copy};
+  descent->steps[descent->count++] =
+      (struct descent_step){.directory = directory, .device = status.st_dev, .inode = status.st_ino, .name = copy};
   descent->filled = descent->at = 0;
   if (descent->count > OPEN_STEPS) {
     struct descent_step *far = &descent->steps[descent->count - OPEN_STEPS - 1];

@@ -5,10 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char usage[] =
-    "usage: coppice-parcel pack disk|image|memory DIRECTORY > STREAM\n"
-    "       coppice-parcel check disk|image|memory MAX_BYTES < STREAM\n"
-    "       coppice-parcel unpack disk|image|memory MAX_BYTES EMPTY_DIRECTORY < STREAM\n";
+static const char usage[] = "usage: coppice-parcel pack disk|image|memory DIRECTORY > STREAM\n"
+                            "       coppice-parcel check disk|image|memory MAX_BYTES < STREAM\n"
+                            "       coppice-parcel unpack disk|image|memory MAX_BYTES EMPTY_DIRECTORY < STREAM\n";
 
 int parse_policy(const char *name, enum policy *policy) {
   static const char *const names[] = {"disk", "image", "memory"};
@@ -25,11 +24,10 @@ static int begins(const char *text, const char *prefix) { return strncmp(text, p
 int keeps_attribute(enum policy policy, const char *name) {
   if (policy == POLICY_MEMORY) return 0;
   if (begins(name, "user.overlay."))
-    return policy == POLICY_DISK && (strcmp(name, "user.overlay.opaque") == 0 ||
-                                     strcmp(name, "user.overlay.whiteout") == 0 ||
+    return policy == POLICY_DISK && (strcmp(name, "user.overlay.opaque") == 0 || strcmp(name, "user.overlay.whiteout") == 0 ||
                                      begins(name, "user.overlay.overlay."));
-  return begins(name, "user.") || strcmp(name, "security.capability") == 0 ||
-         strcmp(name, "system.posix_acl_access") == 0 || strcmp(name, "system.posix_acl_default") == 0;
+  return begins(name, "user.") || strcmp(name, "security.capability") == 0 || strcmp(name, "system.posix_acl_access") == 0 ||
+         strcmp(name, "system.posix_acl_default") == 0;
 }
 
 int main(int count, char **arguments) {

@@ -43,7 +43,8 @@ static void put_name(const char *name) {
 
 /* Paths through /proc/self/fd reach an entry by its directory, and the l- calls do not follow it. Its room on the stack, as that of
    put_target, must not be part of the walk, which is as deep as the tree. */
-static __attribute__((noinline)) void put_attributes(struct packer *packer, int directory, const char *name, const struct stat *status, int flags) {
+static __attribute__((noinline)) void put_attributes(struct packer *packer, int directory, const char *name, const struct stat *status,
+                                                     int flags) {
   char path[300], names[65536];
   snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
   ssize_t length = llistxattr(path, names, sizeof names);
@@ -138,25 +139,25 @@ static void pack_entry(struct packer *packer, int directory, const char *name, i
   if (packer->policy == POLICY_MEMORY && type != S_IFREG) stop("internal", "%s is no plain file", name);
   if (linked && put_link(packer, name, &status)) return;
   switch (type) {
-    case S_IFDIR:
-      put8(RECORD_DIRECTORY);
-      break;
-    case S_IFREG:
-      put8(RECORD_FILE);
-      break;
-    case S_IFLNK:
-      put8(RECORD_SYMLINK);
-      break;
-    case S_IFIFO:
-      put8(RECORD_FIFO);
-      break;
-    case S_IFSOCK:
-      put8(RECORD_SOCKET);
-      break;
-    default:
-      if (type != S_IFCHR || status.st_rdev != makedev(0, 0) || packer->policy != POLICY_DISK)
-        stop("unsupported", "%s is a device, which cannot be exported", name);
-      put8(RECORD_WHITEOUT);
+  case S_IFDIR:
+    put8(RECORD_DIRECTORY);
+    break;
+  case S_IFREG:
+    put8(RECORD_FILE);
+    break;
+  case S_IFLNK:
+    put8(RECORD_SYMLINK);
+    break;
+  case S_IFIFO:
+    put8(RECORD_FIFO);
+    break;
+  case S_IFSOCK:
+    put8(RECORD_SOCKET);
+    break;
+  default:
+    if (type != S_IFCHR || status.st_rdev != makedev(0, 0) || packer->policy != POLICY_DISK)
+      stop("unsupported", "%s is a device, which cannot be exported", name);
+    put8(RECORD_WHITEOUT);
   }
   put_name(name);
   put_attributes(packer, directory, name, &status, linked ? FLAG_LINKED : 0);

@@ -82,8 +82,7 @@ static uint64_t take64(void) {
 static void count_bytes(struct unpacker *unpacker, uint64_t length) {
   uint64_t used = unpacker->bytes + unpacker->entries * ENTRY_BYTES;
   if (used > unpacker->max_bytes || length > unpacker->max_bytes - used)
-    stop("too_large", "its files hold more than the %llu bytes that there is room for",
-         (unsigned long long)unpacker->max_bytes);
+    stop("too_large", "its files hold more than the %llu bytes that there is room for", (unsigned long long)unpacker->max_bytes);
   unpacker->bytes += length;
 }
 
@@ -92,8 +91,7 @@ static void take_name(struct unpacker *unpacker, char *name) {
   uint8_t length = take8();
   take(name, length);
   name[length] = 0;
-  if (length == 0 || memchr(name, '/', length) != NULL || strlen(name) != length || strcmp(name, ".") == 0 ||
-      strcmp(name, "..") == 0)
+  if (length == 0 || memchr(name, '/', length) != NULL || strlen(name) != length || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
     stop("unsafe", "the tree in it has an entry whose name is none");
   if (strcmp(name, level->last) <= 0) damaged("names are not in order");
   strcpy(level->last, name);
@@ -146,8 +144,7 @@ static void give_attributes(int directory, const char *name, const struct attrib
   char path[300];
   struct timespec times[2] = {attributes->changed, attributes->changed};
   snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
-  if (fchownat(directory, name, attributes->uid, attributes->gid, AT_SYMLINK_NOFOLLOW) < 0)
-    stop_errno("give %s to its owner", name);
+  if (fchownat(directory, name, attributes->uid, attributes->gid, AT_SYMLINK_NOFOLLOW) < 0) stop_errno("give %s to its owner", name);
   if (!is_symlink && fchmodat(directory, name, attributes->mode, 0) < 0) stop_errno("set the mode of %s", name);
   for (uint16_t index = 0; index < attributes->count; index++) {
     const struct attribute *attribute = &attributes->list[index];
@@ -169,8 +166,7 @@ static void remember_linked(struct unpacker *unpacker, const char *name) {
   if (unpacker->writes) {
     size_t length = strlen(name) + 1;
     for (size_t depth = 1; depth <= unpacker->depth; depth++) length += strlen(unpacker->levels[depth].name) + 1;
-    if ((unpacker->linked_bytes += length) > MAX_LINKED_BYTES)
-      stop("too_large", "the tree in it has too many files with several names");
+    if ((unpacker->linked_bytes += length) > MAX_LINKED_BYTES) stop("too_large", "the tree in it has too many files with several names");
     path = must(malloc(length));
     char *at = path;
     for (size_t depth = 1; depth <= unpacker->depth; depth++) {
@@ -293,8 +289,7 @@ static void take_entry(struct unpacker *unpacker, int record) {
   char name[MAX_NAME + 1];
   struct attributes attributes;
   int directory = unpacker->levels[unpacker->depth].directory;
-  if (unpacker->policy == POLICY_MEMORY && record != RECORD_FILE)
-    stop("unsafe", "the memory in it holds something else than plain files");
+  if (unpacker->policy == POLICY_MEMORY && record != RECORD_FILE) stop("unsafe", "the memory in it holds something else than plain files");
   if (unpacker->policy == POLICY_IMAGE && record == RECORD_WHITEOUT) stop("unsafe", "the image in it holds a device");
   take_name(unpacker, name);
   check_place(unpacker, record, name);
@@ -324,23 +319,23 @@ static void take_entries(struct unpacker *unpacker) {
   for (;;) {
     int record = take8();
     switch (record) {
-      case RECORD_END:
-        if (unpacker->depth != 0) damaged("it ends inside of a directory");
-        return;
-      case RECORD_UP:
-        leave(unpacker);
-        break;
-      case RECORD_DIRECTORY:
-      case RECORD_FILE:
-      case RECORD_SYMLINK:
-      case RECORD_LINK:
-      case RECORD_FIFO:
-      case RECORD_SOCKET:
-      case RECORD_WHITEOUT:
-        take_entry(unpacker, record);
-        break;
-      default:
-        damaged("a record of an unknown kind");
+    case RECORD_END:
+      if (unpacker->depth != 0) damaged("it ends inside of a directory");
+      return;
+    case RECORD_UP:
+      leave(unpacker);
+      break;
+    case RECORD_DIRECTORY:
+    case RECORD_FILE:
+    case RECORD_SYMLINK:
+    case RECORD_LINK:
+    case RECORD_FIFO:
+    case RECORD_SOCKET:
+    case RECORD_WHITEOUT:
+      take_entry(unpacker, record);
+      break;
+    default:
+      damaged("a record of an unknown kind");
     }
   }
 }

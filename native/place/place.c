@@ -107,6 +107,4 @@ int open_place(int root, const char *name, enum place_kind kind, mode_t mode) {
   return made ? open_as(root, name, kind) : -1;
 }
 
-int clone_place(int place) {
-  return (int)syscall(SYS_open_tree, place, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-}
+int clone_place(int place) { return (int)syscall(SYS_open_tree, place, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC); }

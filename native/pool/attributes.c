@@ -21,13 +21,11 @@
 static int is_carried(const char *name) {
   if (strncmp(name, "user.", 5) == 0) return strncmp(name, "user.overlay.", 13) != 0;
   return strcmp(name, "security.capability") == 0 || strcmp(name, "system.posix_acl_access") == 0 ||
-      strcmp(name, "system.posix_acl_default") == 0;
+         strcmp(name, "system.posix_acl_default") == 0;
 }
 
 /* There is no getxattrat on older kernels: the way through /proc reaches an entry of an open directory, and no link is followed. */
-static void entry_path(int directory, const char *name, char path[512]) {
-  snprintf(path, 512, "/proc/self/fd/%d/%s", directory, name);
-}
+static void entry_path(int directory, const char *name, char path[512]) { snprintf(path, 512, "/proc/self/fd/%d/%s", directory, name); }
 
 static int by_name(const void *one, const void *other) { return strcmp(*(char *const *)one, *(char *const *)other); }
 
@@ -169,8 +167,7 @@ static int set_attributes(struct request *request, struct reply *reply) {
   int parent = open_place(request, reply, &name);
   if (parent < 0) return -1;
   entry_path(parent, name, path);
-  struct timespec times[2] = {
-      {.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)((mtime_ns - rest) / second), .tv_nsec = (long)rest}};
+  struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)((mtime_ns - rest) / second), .tv_nsec = (long)rest}};
   int result = fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW);
   if (result == 0) result = read_names(path, &names);
   for (size_t index = 0; result == 0 && names != NULL && index < names->count; index++) {

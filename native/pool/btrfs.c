@@ -346,8 +346,8 @@ static int sweep_quota(struct request *request, struct reply *reply) {
   if (directory < 0) return -1;
   int result = 0;
   while (result == 0) {
-    struct btrfs_ioctl_search_key key = {.min_type = BTRFS_QGROUP_INFO_KEY, .max_type = BTRFS_QGROUP_INFO_KEY,
-        .min_offset = next, .max_offset = (1ULL << 48) - 1};
+    struct btrfs_ioctl_search_key key = {
+        .min_type = BTRFS_QGROUP_INFO_KEY, .max_type = BTRFS_QGROUP_INFO_KEY, .min_offset = next, .max_offset = (1ULL << 48) - 1};
     int found = search(directory, BTRFS_QUOTA_TREE_OBJECTID, key, &args);
     if (found <= 0) {
       result = found;
@@ -357,8 +357,8 @@ static int sweep_quota(struct request *request, struct reply *reply) {
     memcpy(&header, args.buf, sizeof header);
     uint64_t id = header.offset;
     next = id + 1;
-    struct btrfs_ioctl_search_key root = {.min_objectid = id, .max_objectid = id, .min_type = BTRFS_ROOT_ITEM_KEY,
-        .max_type = BTRFS_ROOT_ITEM_KEY, .max_offset = UINT64_MAX};
+    struct btrfs_ioctl_search_key root = {
+        .min_objectid = id, .max_objectid = id, .min_type = BTRFS_ROOT_ITEM_KEY, .max_type = BTRFS_ROOT_ITEM_KEY, .max_offset = UINT64_MAX};
     found = search(directory, BTRFS_ROOT_TREE_OBJECTID, root, &args);
     if (found < 0) result = -1;
     if (found != 0) continue;

@@ -165,14 +165,14 @@ static int copy_entry(struct walk *walk, const char *name) {
   }
   int result = -1;
   switch (status.st_mode & S_IFMT) {
-    case S_IFREG:
-      result = copy_regular(walk, from, to, name, &status);
-      break;
-    case S_IFLNK:
-      result = copy_symlink(from, to, name);
-      break;
-    default:
-      result = mknodat(to, name, status.st_mode & S_IFMT, status.st_rdev);
+  case S_IFREG:
+    result = copy_regular(walk, from, to, name, &status);
+    break;
+  case S_IFLNK:
+    result = copy_symlink(from, to, name);
+    break;
+  default:
+    result = mknodat(to, name, status.st_mode & S_IFMT, status.st_rdev);
   }
   return result < 0 ? -1 : copy_metadata(from, to, name, &status);
 }

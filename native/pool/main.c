@@ -110,8 +110,8 @@ int fail(struct reply *reply, const char *format, ...) {
 }
 
 static const struct operation_entry *find_operation(const char *name) {
-  const struct operation_entry *tables[] = {btrfs_operations, mount_operations, tree_operations, copy_operations,
-      attribute_operations, share_operations, space_operations};
+  const struct operation_entry *tables[] = {btrfs_operations,     mount_operations, tree_operations, copy_operations,
+                                            attribute_operations, share_operations, space_operations};
   for (size_t table = 0; table < sizeof tables / sizeof *tables; table++)
     for (const struct operation_entry *entry = tables[table]; entry->name != NULL; entry++)
       if (strcmp(entry->name, name) == 0) return entry;

@@ -57,8 +57,7 @@ static int mount_image(struct request *request, struct reply *reply) {
   close(image);
   errno = saved;
   if (device < 0) return fail(reply, "get a loop device");
-  int result = mount(device_path, directory, request->fields[2].data, MS_NOATIME | MS_NOSUID | MS_NODEV,
-      request->fields[3].data);
+  int result = mount(device_path, directory, request->fields[2].data, MS_NOATIME | MS_NOSUID | MS_NODEV, request->fields[3].data);
   saved = errno;
   close(device);
   errno = saved;
@@ -69,8 +68,9 @@ static int mount_image(struct request *request, struct reply *reply) {
 
 /* DEVICE DIR TYPE OPTIONS: a loop device that holds its image already */
 static int mount_device(struct request *request, struct reply *reply) {
-  if (mount(request->fields[0].data, request->fields[1].data, request->fields[2].data,
-          MS_NOATIME | MS_NOSUID | MS_NODEV, request->fields[3].data) == 0) return 0;
+  if (mount(request->fields[0].data, request->fields[1].data, request->fields[2].data, MS_NOATIME | MS_NOSUID | MS_NODEV,
+            request->fields[3].data) == 0)
+    return 0;
   return fail(reply, "mount %s at %s", request->fields[0].data, request->fields[1].data);
 }
 
@@ -196,10 +196,6 @@ static int release(struct request *request, struct reply *reply) {
 }
 
 const struct operation_entry mount_operations[] = {
-    {"mount-image", 4, mount_image},
-    {"mount-device", 4, mount_device},
-    {"unmount", 1, unmount},
-    {"mount-grow", 2, grow},
-    {"mount-release", 1, release},
-    {NULL, 0, NULL},
+    {"mount-image", 4, mount_image}, {"mount-device", 4, mount_device}, {"unmount", 1, unmount},
+    {"mount-grow", 2, grow},         {"mount-release", 1, release},     {NULL, 0, NULL},
 };

@@ -64,16 +64,16 @@ struct chunk {
 /* The next chunk of the filesystem at or after a logical address; 1 found, 0 none, -1 error. There is one device. */
 static int next_chunk(int directory, uint64_t from, struct chunk *chunk) {
   struct btrfs_ioctl_search_args args = {.key = {
-      .tree_id = BTRFS_CHUNK_TREE_OBJECTID,
-      .min_objectid = BTRFS_FIRST_CHUNK_TREE_OBJECTID,
-      .max_objectid = BTRFS_FIRST_CHUNK_TREE_OBJECTID,
-      .min_type = BTRFS_CHUNK_ITEM_KEY,
-      .max_type = BTRFS_CHUNK_ITEM_KEY,
-      .min_offset = from,
-      .max_offset = UINT64_MAX,
-      .max_transid = UINT64_MAX,
-      .nr_items = 1,
-  }};
+                                             .tree_id = BTRFS_CHUNK_TREE_OBJECTID,
+                                             .min_objectid = BTRFS_FIRST_CHUNK_TREE_OBJECTID,
+                                             .max_objectid = BTRFS_FIRST_CHUNK_TREE_OBJECTID,
+                                             .min_type = BTRFS_CHUNK_ITEM_KEY,
+                                             .max_type = BTRFS_CHUNK_ITEM_KEY,
+                                             .min_offset = from,
+                                             .max_offset = UINT64_MAX,
+                                             .max_transid = UINT64_MAX,
+                                             .nr_items = 1,
+                                         }};
   struct btrfs_ioctl_search_header header;
   struct btrfs_chunk item;
   if (ioctl(directory, BTRFS_IOC_TREE_SEARCH, &args) < 0) return -1;
@@ -149,10 +149,6 @@ static int trim(struct request *request, struct reply *reply) {
 }
 
 const struct operation_entry space_operations[] = {
-    {"space-state", 1, state},
-    {"space-reserve", 2, reserve},
-    {"space-secure", 2, secure},
-    {"space-widen", 1, widen},
-    {"space-trim", 1, trim},
-    {NULL, 0, NULL},
+    {"space-state", 1, state}, {"space-reserve", 2, reserve}, {"space-secure", 2, secure},
+    {"space-widen", 1, widen}, {"space-trim", 1, trim},       {NULL, 0, NULL},
 };

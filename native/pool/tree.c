@@ -32,7 +32,7 @@ static int is_opaque(int directory, const char *name) {
   char value[2];
   if (inside < 0) return 0;
   int opaque = (fgetxattr(inside, "user.overlay.opaque", value, sizeof value) == 1 && value[0] == 'y') ||
-      (fgetxattr(inside, "trusted.overlay.opaque", value, sizeof value) == 1 && value[0] == 'y');
+               (fgetxattr(inside, "trusted.overlay.opaque", value, sizeof value) == 1 && value[0] == 'y');
   close(inside);
   return opaque;
 }
@@ -407,14 +407,10 @@ static int rename_with(struct request *request, struct reply *reply, unsigned fl
 }
 
 /* FROM TO: TO must not exist. */
-static int rename_entry(struct request *request, struct reply *reply) {
-  return rename_with(request, reply, RENAME_NOREPLACE, "rename");
-}
+static int rename_entry(struct request *request, struct reply *reply) { return rename_with(request, reply, RENAME_NOREPLACE, "rename"); }
 
 /* ONE OTHER: each takes the other's name, in one step. */
-static int exchange(struct request *request, struct reply *reply) {
-  return rename_with(request, reply, RENAME_EXCHANGE, "exchange");
-}
+static int exchange(struct request *request, struct reply *reply) { return rename_with(request, reply, RENAME_EXCHANGE, "exchange"); }
 
 /* PATH CONTENT: whoever reads it sees the old content or the new one. */
 static int replace_file(struct request *request, struct reply *reply) {

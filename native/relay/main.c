@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../lib/processors.h"
 #include "relay.h"
 
 void die(const char *what) {
@@ -20,9 +21,11 @@ void die(const char *what) {
 }
 
 static void usage(void) {
-  fprintf(stderr, "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --image DIRECTORY --layers OPTIONS\n"
-          "                     --root PATH --tmp PATH [--workspace-place PATH [--workspace DIRECTORY [--workspace-identity IDENTITY]]] [--cgroup FILE]... -- COMMAND THAT STARTS...\n"
-          "       coppice-relay --gate PATH\n");
+  fprintf(stderr,
+          "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --image DIRECTORY --layers OPTIONS\n"
+          "                     --root PATH --tmp PATH [--workspace-place PATH [--workspace DIRECTORY [--workspace-identity IDENTITY]]] "
+          "[--cgroup FILE]... [--processors LIST] [--memory BYTES] -- COMMAND THAT STARTS...\n"
+          "       coppice-relay --gate PATH | --move TASKS LIST\n");
   exit(64);
 }
 
@@ -72,6 +75,8 @@ static struct plan parse(int argc, char **argv) {
     else if (strcmp(argv[at], "--workspace") == 0) plan.workspace = value;
     else if (strcmp(argv[at], "--workspace-identity") == 0) plan.workspace_identity = value;
     else if (strcmp(argv[at], "--workspace-place") == 0) plan.workspace_place = value;
+    else if (strcmp(argv[at], "--processors") == 0) plan.processors = value;
+    else if (strcmp(argv[at], "--memory") == 0) plan.memory = value;
     else if (strcmp(argv[at], "--cgroup") == 0) plan.cgroup_files[plan.cgroup_count++] = value;
     else usage();
   }
@@ -126,6 +131,7 @@ static bool start(const struct plan *plan, int gate_listener, struct pipes *pipe
 
 int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "--gate") == 0) return stand_at_gate(argv[2]);
+  if (argc == 4 && strcmp(argv[1], "--move") == 0) return move_to_processors(argv[2], argv[3]) ? 0 : 1;
   struct plan plan = parse(argc, argv);
   signal(SIGPIPE, SIG_IGN);
   setsid();
@@ -133,8 +139,9 @@ int main(int argc, char **argv) {
   int hold_listener = listen_at(plan.hold_socket);
   int gate_listener = listen_at(plan.gate_socket);
   enter_cgroups(&plan);
-  limit_resources();
+  limit_resources(&plan);
   enter_network(plan.netns);
+  if (plan.memory != NULL) show_memory(plan.memory);
   mount_root(&plan);
   prepare_root(&plan);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) die("subreaper");

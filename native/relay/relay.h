@@ -21,14 +21,16 @@ struct plan {
   const char *netns;
   const char **cgroup_files;
   size_t cgroup_count;
-  const char *image;  /* the directory that the paths of its layers begin at */
-  const char *layers; /* of the overlay, as options of its mount */
-  const char *root;   /* where the overlay goes */
-  const char *tmp;    /* where its /tmp is shown once more, outside of what the sandbox can change */
-  const char *workspace;       /* a directory of the host that becomes its /workspace, or NULL for its own */
+  const char *image;              /* the directory that the paths of its layers begin at */
+  const char *layers;             /* of the overlay, as options of its mount */
+  const char *root;               /* where the overlay goes */
+  const char *tmp;                /* where its /tmp is shown once more, outside of what the sandbox can change */
+  const char *workspace;          /* a directory of the host that becomes its /workspace, or NULL for its own */
   const char *workspace_identity; /* what it must be, or NULL */
-  const char *workspace_place; /* where that is shown, likewise; NULL where nothing is mounted on /workspace */
-  char **command;     /* starts the sandbox, by way of the gate */
+  const char *workspace_place;    /* where that is shown, likewise; NULL where nothing is mounted on /workspace */
+  const char *processors;         /* the only ones that it runs on, or NULL for all */
+  const char *memory;             /* how much the sandbox is told that it has, or NULL for all */
+  char **command;                 /* starts the sandbox, by way of the gate */
 };
 
 /* start.c */
@@ -37,8 +39,10 @@ struct pipes {
   int from_guest;
 };
 void enter_cgroups(const struct plan *plan);
-void limit_resources(void);
+void limit_resources(const struct plan *plan);
 void enter_network(const char *netns);
+/* To runsc, which tells the sandbox that it has as much memory as the machine. */
+void show_memory(const char *bytes);
 /* Seen by what we start alone, so that it goes with the last of that. */
 void mount_root(const struct plan *plan);
 /*

@@ -1,5 +1,5 @@
 PROGRAMS += $(BUILD)/coppice-relay
-relay_sources := $(wildcard relay/*.c place/*.c workspace/*.c)
+relay_sources := $(wildcard relay/*.c place/*.c workspace/*.c) lib/processors.c
 
 $(BUILD)/coppice-relay: $(relay_sources) $(wildcard relay/*.h place/*.h workspace/*.h lib/*.h) | $(BUILD)
 	$(CC) $(CFLAGS) -o $@.new $(relay_sources)

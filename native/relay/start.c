@@ -10,11 +10,13 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/processors.h"
 #include "../place/place.h"
 #include "../workspace/workspace.h"
 #include "relay.h"
@@ -35,7 +37,8 @@ static void lower_limit(int resource, rlim_t most) {
   if (setrlimit(resource, &limit) < 0) die("lower a limit");
 }
 
-void limit_resources(void) {
+void limit_resources(const struct plan *plan) {
+  if (plan->processors != NULL && !keep_on_processors(0, plan->processors)) die("keep it on its processors");
   /* Each file that a sandbox opens is open in two processes of runsc, and the machine has a limited number of open files. */
   lower_limit(RLIMIT_NOFILE, 65536);
   /* One byte and not none: with none, a core pattern that names a program would still run it. */
@@ -57,6 +60,17 @@ void enter_network(const char *netns) {
   close(fd);
   if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) die("mounts of our own");
   if (mount("none", "/proc/sys/net/core", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k") < 0) die("/proc/sys/net/core");
+}
+
+/* It reads no more than that of /proc/meminfo. The mounts are our own by now, and so is the filesystem that the file is on. */
+void show_memory(const char *bytes) {
+  static const char source[] = "/proc/sys/net/core/meminfo", place[] = "/proc/meminfo";
+  struct sysinfo machine;
+  if (sysinfo(&machine) < 0) die("the memory of the machine");
+  unsigned long long total = (unsigned long long)machine.totalram * machine.mem_unit, limit = strtoull(bytes, NULL, 10);
+  int file = open(source, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+  if (file < 0 || dprintf(file, "MemTotal: %15llu kB\n", (limit < total ? limit : total) / 1024) < 0 || close(file) < 0) die(source);
+  if (mount(source, place, NULL, MS_BIND, NULL) < 0) die(place);
 }
 
 /* From the directory of the image: an image may have so many layers that their whole paths would not fit. */

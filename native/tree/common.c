@@ -47,11 +47,11 @@ void die(const char *code, const char *format, ...) {
 
 void die_errno(const char *what, const char *path) {
   const int error = errno;
-  const char *code = error == ENOSPC || error == EDQUOT                     ? "no_space"
-                     : error == EACCES || error == EPERM || error == EROFS  ? "forbidden"
-                     : error == ENOENT || error == ENOTDIR                  ? "not_found"
+  const char *code = error == ENOSPC || error == EDQUOT                      ? "no_space"
+                     : error == EACCES || error == EPERM || error == EROFS   ? "forbidden"
+                     : error == ENOENT || error == ENOTDIR                   ? "not_found"
                      : error == ENOTSUP || error == ENOTTY || error == EXDEV ? "unsupported"
-                                                                            : "internal";
+                                                                             : "internal";
   die(code, "cannot %s %s: %s", what, *path ? path : ".", strerror(error));
 }
 

@@ -173,12 +173,10 @@ static bool same_moment(const struct stat *a, const struct stat *b) {
          a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static void changed_kind(const char *path) {
-  die("wrong_state", "%s became something else while the worktree was read", path);
-}
+static void changed_kind(const char *path) { die("wrong_state", "%s became something else while the worktree was read", path); }
 
-bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep,
-                  const struct known_contents *known, struct content_memory *memory, struct content *out) {
+bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, const struct known_contents *known,
+                  struct content_memory *memory, struct content *out) {
   const int fd = open_own(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return false;
   if (fd < 0 && errno == EACCES && known->refused && known->refused(known->context, path)) return false;
@@ -251,8 +249,7 @@ static void dig_holes(int fd, uint64_t size, struct content_memory *memory, cons
   }
 }
 
-static void give_large(int from, int fd, const char *path, struct content_memory *memory, uint8_t hash[HASH_LEN],
-                       uint64_t *size) {
+static void give_large(int from, int fd, const char *path, struct content_memory *memory, uint8_t hash[HASH_LEN], uint64_t *size) {
   if (ioctl(fd, FICLONE, from) == 0) *size = hash_file(fd, nowhere, memory, path, hash);
   else *size = hash_file(from, (struct copy){fd, false}, memory, path, hash);
 }
@@ -297,8 +294,7 @@ void content_give(struct store *store, int tree, const struct record *record, st
     die("corrupt", "the stored content of %s does not match its hash", path);
 }
 
-const char *content_check(struct store *store, const struct record *record, struct location at,
-                          struct content_memory *memory) {
+const char *content_check(struct store *store, const struct record *record, struct location at, struct content_memory *memory) {
   if (record->size == 0) return NULL;
   uint8_t hash[HASH_LEN];
   uint64_t size = record->size;
@@ -314,6 +310,5 @@ const char *content_check(struct store *store, const struct record *record, stru
     blake3_hash(memory->bytes, size, hash);
     progress_add(0, size);
   }
-  return size == record->size && memcmp(hash, record->hash, HASH_LEN) == 0 ? NULL
-                                                                           : "its stored content does not match its hash";
+  return size == record->size && memcmp(hash, record->hash, HASH_LEN) == 0 ? NULL : "its stored content does not match its hash";
 }

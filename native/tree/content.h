@@ -32,15 +32,14 @@ struct known_contents {
 };
 
 /* False when the file is gone: it was not there when we came to it. */
-bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep,
-                  const struct known_contents *known, struct content_memory *memory, struct content *out);
+bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, const struct known_contents *known,
+                  struct content_memory *memory, struct content *out);
 
 /* Writes a file's content to `fd` (empty, writable) from the store, or from `tree` where a snapshot is a whole directory. */
 void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
                   struct content_memory *memory);
 
 /* NULL when what is stored is what it was, else what is wrong with it. */
-const char *content_check(struct store *store, const struct record *record, struct location at,
-                          struct content_memory *memory);
+const char *content_check(struct store *store, const struct record *record, struct location at, struct content_memory *memory);
 
 #endif

@@ -124,8 +124,8 @@ static void open_workspace(char worktree[256]) {
   if (lock_file("store", LOCK_SH | LOCK_NB) < 0 || lock_file(path_of("worktree-%s", worktree), LOCK_EX | LOCK_NB) < 0) become_node();
   free(session.control);
   session.control = NULL;
-  if (!session_open(control, user, problem) || !nothing_intended() || session.log.collection.at || !log_find_worktree(&session.log, worktree) ||
-      !is_there(payload_of(worktree)))
+  if (!session_open(control, user, problem) || !nothing_intended() || session.log.collection.at ||
+      !log_find_worktree(&session.log, worktree) || !is_there(payload_of(worktree)))
     become_node();
 }
 
@@ -193,7 +193,8 @@ static void do_restore(const struct request *request, const char *worktree) {
   restore_worktree(&(struct restore_request){.worktree = worktree, .target = id}, &saved, &restored);
   struct buf out = {0};
   buf_text(&out, *note ? "Restored %.8s \"%s\"" : "Restored %.8s", id, note);
-  buf_text(&out, ": %" PRIu64 " written, %" PRIu64 " removed, %" PRIu64 " adjusted\n", restored.written, restored.removed, restored.adjusted);
+  buf_text(&out, ": %" PRIu64 " written, %" PRIu64 " removed, %" PRIu64 " adjusted\n", restored.written, restored.removed,
+           restored.adjusted);
   finish(&out);
 }
 

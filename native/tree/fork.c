@@ -64,8 +64,7 @@ static void fill(const struct snapshot *base, const char *payload, const char *i
   store_end_pack(&store, false);
   close(store.dir);
   free(found.nested);
-  if (restored.owners_refused)
-    notice("the owners of %" PRIu64 " entries could not be restored: that takes root", restored.owners_refused);
+  if (restored.owners_refused) notice("the owners of %" PRIu64 " entries could not be restored: that takes root", restored.owners_refused);
   if (restored.attributes_refused)
     notice("%" PRIu64 " extended attributes could not be restored on this filesystem or by this user", restored.attributes_refused);
   if (!index) unlink(new_index);

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VERSION 2
+#define VERSION 3
 
 static bool read_blocks(struct index *index) {
   const uint8_t *at = index->mapped + sizeof index->header, *end = index->mapped + index->mapped_len;
-  if (index->header.version == VERSION) {
+  if (index->header.version >= 2) {
     if ((size_t)(end - at) < sizeof index->moment) return false;
     memcpy(&index->moment, at, sizeof index->moment);
     at += sizeof index->moment;
@@ -55,6 +55,16 @@ static bool is_sound(const struct stat *stat) {
          stat->st_mtim.tv_sec == sound.st_mtim.tv_sec && stat->st_mtim.tv_nsec == sound.st_mtim.tv_nsec;
 }
 
+void index_check(blake3_hasher *hasher, const struct index_header *header, uint8_t check[HASH_LEN]) {
+  if (header->version >= 3) {
+    blake3_hasher_update(hasher, &header->version, sizeof header->version);
+    blake3_hasher_update(hasher, &header->body_len, sizeof header->body_len);
+    blake3_hasher_update(hasher, header->root_hash, sizeof header->root_hash);
+    blake3_hasher_update(hasher, &header->root, sizeof header->root);
+  }
+  blake3_hasher_finalize(hasher, check, HASH_LEN);
+}
+
 bool index_open(struct index *index, const char *path) {
   memset(index, 0, sizeof *index);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -75,7 +85,10 @@ bool index_open(struct index *index, const char *path) {
   }
   if (good && !is_sound(&stat)) {
     uint8_t check[HASH_LEN];
-    blake3_hash(index->mapped + sizeof index->header, index->header.body_len, check);
+    blake3_hasher hasher;
+    blake3_hasher_init(&hasher);
+    blake3_hasher_update(&hasher, index->mapped + sizeof index->header, index->header.body_len);
+    index_check(&hasher, &index->header, check);
     good = memcmp(check, index->header.check, HASH_LEN) == 0;
   }
   if (good) sound = stat;
@@ -99,11 +112,8 @@ struct block *index_find(struct index *index, const char *path, size_t len) {
 void index_add_block(struct buf *blocks, const char *path, size_t path_len, const uint8_t hash[HASH_LEN], struct location at,
                      uint32_t flags, const uint8_t *canonical, size_t canonical_len, const struct location *locations,
                      const struct stat_key *stats, uint32_t count) {
-  struct block_header header = {.path_len = (uint32_t)path_len,
-                                .count = count,
-                                .canonical_len = (uint32_t)canonical_len,
-                                .flags = flags,
-                                .location = at};
+  struct block_header header = {
+      .path_len = (uint32_t)path_len, .count = count, .canonical_len = (uint32_t)canonical_len, .flags = flags, .location = at};
   header.block_len = sizeof header + path_len + canonical_len + (uint64_t)count * (sizeof *locations + sizeof *stats);
   memcpy(header.hash, hash, HASH_LEN);
   buf_add(blocks, &header, sizeof header);
@@ -139,7 +149,7 @@ void index_write(const char *path, const struct index *old, const struct buf *fr
   write_all(fd, fresh->data, fresh->len, path);
   blake3_hasher_update(&check, fresh->data, fresh->len);
   header.body_len += fresh->len;
-  blake3_hasher_finalize(&check, header.check, HASH_LEN);
+  index_check(&check, &header, header.check);
   if (pwrite(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) die_errno("write", path);
   if (fstat(fd, &sound) != 0) die_errno("stat", path);
   close(fd);
@@ -161,8 +171,8 @@ static void *write_aside(void *unused) {
   return unused;
 }
 
-void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN],
-                       struct location root, const char *basis, const struct moment *moment) {
+void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN], struct location root,
+                       const char *basis, const struct moment *moment) {
   aside.path = path;
   aside.moment = *moment;
   aside.basis = basis;

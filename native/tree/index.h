@@ -11,7 +11,7 @@
 struct __attribute__((packed)) index_header {
   uint32_t magic, version;
   uint64_t body_len;
-  uint8_t check[HASH_LEN];
+  uint8_t check[HASH_LEN]; /* of the body and, from version 3 on, of all of the header but itself and the basis */
   uint8_t root_hash[HASH_LEN];
   struct location root;
   char basis[32]; /* the snapshot whose life keeps the locations alive; the caller's to read and write */
@@ -55,6 +55,8 @@ struct index {
 /* False when there is none or it is damaged: then everything is read again. */
 bool index_open(struct index *index, const char *path);
 void index_close(struct index *index);
+/* What the check of a header must be; the hasher has been given the body. */
+void index_check(blake3_hasher *hasher, const struct index_header *header, uint8_t check[HASH_LEN]);
 struct block *index_find(struct index *index, const char *path, size_t len);
 void index_add_block(struct buf *blocks, const char *path, size_t path_len, const uint8_t hash[HASH_LEN], struct location at,
                      uint32_t flags, const uint8_t *canonical, size_t canonical_len, const struct location *locations,
@@ -63,8 +65,8 @@ void index_add_block(struct buf *blocks, const char *path, size_t path_len, cons
 void index_write(const char *path, const struct index *old, const struct buf *fresh, const uint8_t root_hash[HASH_LEN],
                  struct location root, const char *basis, const struct moment *moment);
 /* The same on another thread, which takes over `old` and `fresh`; one at a time. The strings stay the caller's. */
-void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN],
-                       struct location root, const char *basis, const struct moment *moment);
+void index_write_aside(const char *path, struct index *old, struct buf *fresh, const uint8_t root_hash[HASH_LEN], struct location root,
+                       const char *basis, const struct moment *moment);
 /* Waits for that one. */
 void index_settle(void);
 

@@ -35,7 +35,13 @@ void item_stat(struct item *item, const struct stat *stat) {
 }
 
 static uint8_t type_of(uint32_t mode) {
-  return S_ISREG(mode) ? 'f' : S_ISDIR(mode) ? 'd' : S_ISLNK(mode) ? 'l' : S_ISFIFO(mode) ? 'p' : S_ISCHR(mode) ? 'c' : S_ISBLK(mode) ? 'b' : 0;
+  return S_ISREG(mode)    ? 'f'
+         : S_ISDIR(mode)  ? 'd'
+         : S_ISLNK(mode)  ? 'l'
+         : S_ISFIFO(mode) ? 'p'
+         : S_ISCHR(mode)  ? 'c'
+         : S_ISBLK(mode)  ? 'b'
+                          : 0;
 }
 
 static int by_name(const void *a, const void *b) {

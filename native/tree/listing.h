@@ -12,13 +12,13 @@ struct item {
   uint64_t ino, dev, size, rdev, nlink;
   int64_t mtime_ns, ctime_ns;
   uint32_t mode, uid, gid;
-  int error;    /* why it could not be looked at; 0: it could */
-  uint8_t type; /* as in a record; 0: a socket */
+  int error;                     /* why it could not be looked at; 0: it could */
+  uint8_t type;                  /* as in a record; 0: a socket */
   bool sure;                     /* it is as the index has it, however young */
   bool changed, unsettled, gone; /* gone: between the listing and the reading */
   bool differs;                  /* changed, and not only so young that it may be */
-  const char *link;         /* of a hard link: the path of the first one */
-  const struct record *old; /* in the index */
+  const char *link;              /* of a hard link: the path of the first one */
+  const struct record *old;      /* in the index */
   uint32_t old_at;
   uint8_t hash[HASH_LEN];
   struct location location;

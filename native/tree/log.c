@@ -29,9 +29,7 @@ static struct id_key key_of(const char *id) {
 }
 
 /* Room for one more at the end of an array. */
-static void *one_more(void *array, size_t count, size_t size) {
-  return count % 64 ? array : must_realloc(array, (count + 64) * size);
-}
+static void *one_more(void *array, size_t count, size_t size) { return count % 64 ? array : must_realloc(array, (count + 64) * size); }
 
 static char *keep_text(struct log *log, char *text) {
   buf_add(&log->texts, &text, sizeof text);
@@ -82,9 +80,9 @@ static bool or_null(struct json value, bool (*kind)(struct json)) { return kind(
 
 bool is_record(struct json record, struct snapshot *out) {
   enum { ID, PARENT, WORKTREE, AT, NOTE, TAGS, ENGINE, REQUESTED, STORAGE, HASH, ROOT, PATHS, AUTOMATIC, FILES, BYTES, NEW_BYTES, FIELDS };
-  static const char *const keys[FIELDS] = {"snapshot_id", "parent_id",        "worktree_name",     "created_at", "note",          "tags",
-                                           "engine",      "requested_engine", "storage",           "payload_root_hash", "root", "partial_paths",
-                                           "automatic",   "files",            "bytes",             "new_bytes"};
+  static const char *const keys[FIELDS] = {
+      "snapshot_id", "parent_id",         "worktree_name", "created_at",    "note",      "tags",  "engine", "requested_engine",
+      "storage",     "payload_root_hash", "root",          "partial_paths", "automatic", "files", "bytes",  "new_bytes"};
   struct json field[FIELDS];
   if (!json_fields(record, keys, field, FIELDS)) return false;
   out->worktree = field[WORKTREE];
@@ -94,10 +92,10 @@ bool is_record(struct json record, struct snapshot *out) {
   return json_string(field[ID], out->id, sizeof out->id) && strlen(out->id) == ID_LEN && or_null(field[PARENT], is_string) &&
          is_string(field[WORKTREE]) && is_string(field[AT]) && is_string(field[NOTE]) && is_strings(field[TAGS]) &&
          is_string(field[ENGINE]) && or_null(field[REQUESTED], is_string) &&
-         (json_is(field[STORAGE], "\"objects\"") || json_is(field[STORAGE], "\"tree\"")) &&
-         json_string(field[HASH], hash, sizeof hash) && strlen(hash) == 64 && json_string(field[ROOT], root, sizeof root) &&
-         root_parse(root, &parsed) && or_null(field[PATHS], is_strings) && is_bool(field[AUTOMATIC]) && is_number(field[FILES]) &&
-         is_number(field[BYTES]) && is_number(field[NEW_BYTES]);
+         (json_is(field[STORAGE], "\"objects\"") || json_is(field[STORAGE], "\"tree\"")) && json_string(field[HASH], hash, sizeof hash) &&
+         strlen(hash) == 64 && json_string(field[ROOT], root, sizeof root) && root_parse(root, &parsed) &&
+         or_null(field[PATHS], is_strings) && is_bool(field[AUTOMATIC]) && is_number(field[FILES]) && is_number(field[BYTES]) &&
+         is_number(field[NEW_BYTES]);
 }
 
 static bool add_snapshot(struct log *log, struct json data) {
@@ -116,14 +114,30 @@ static bool add_snapshot(struct log *log, struct json data) {
   return json_is(saved, "null") || json_string(saved, worktree->saved_hash, sizeof worktree->saved_hash);
 }
 
+/* The oldest goes where there are too many. */
+static void add_step(struct steps *steps, const struct worktree *worktree) {
+  if (steps->count == STEPS_MAX) memmove(steps->at, steps->at + 1, --steps->count * sizeof *steps->at);
+  struct step *step = &steps->at[steps->count++];
+  strcpy(step->id, worktree->head);
+  strcpy(step->hash, worktree->saved_hash);
+}
+
+/* An undo goes one step back, and can be taken back itself; any other restore is a step of its own, with nothing after it. */
+static void note_step(struct worktree *worktree, struct json data) {
+  struct json step = {0};
+  const bool named = json_field(data, "step", &step);
+  const bool undoes = named && json_is(step, "\"undo\""), redoes = named && json_is(step, "\"redo\"");
+  if (undoes && worktree->undo.count) worktree->undo.count--;
+  if (redoes && worktree->redo.count) worktree->redo.count--;
+  if (!undoes && !redoes) worktree->redo.count = 0;
+  add_step(undoes ? &worktree->redo : &worktree->undo, worktree);
+}
+
 static bool add_restore(struct log *log, struct json data) {
   struct json name;
   if (!json_field(data, "worktree", &name) || !is_string(name)) return false;
   struct worktree *worktree = worktree_called(log, name);
-  if (worktree) {
-    strcpy(worktree->before, worktree->head);
-    strcpy(worktree->before_hash, worktree->saved_hash);
-  }
+  if (worktree) note_step(worktree, data);
   return !worktree || (json_field_string(data, "snapshot_id", worktree->head, sizeof worktree->head) &&
                        json_field_string(data, "root_hash", worktree->saved_hash, sizeof worktree->saved_hash));
 }
@@ -406,9 +420,7 @@ static void write_at_end(struct log *log, const struct buf *line, bool durable) 
   die_errno("write", log->path);
 }
 
-static struct json json_of(const struct buf *text) {
-  return (struct json){(char *)text->data, (char *)text->data + text->len};
-}
+static struct json json_of(const struct buf *text) { return (struct json){(char *)text->data, (char *)text->data + text->len}; }
 
 static void append_line(struct log *log, struct json at, struct json by, const char *type, struct json data, bool durable) {
   char hash[65];
@@ -460,6 +472,14 @@ static void add_maybe(struct buf *out, const char *key, const char *text) {
   buf_text(out, *text ? ",\"%s\":\"%s\"" : ",\"%s\":null", key, text);
 }
 
+/* The one that comes next; null where there is none. */
+static void add_steps(struct buf *out, const char *key, const struct steps *steps) {
+  const struct step *step = steps->count ? &steps->at[steps->count - 1] : NULL;
+  buf_text(out, ",\"%s\":", key);
+  if (step) buf_text(out, "{\"snapshot_id\":\"%s\",\"root_hash\":\"%s\"}", step->id, step->hash);
+  else buf_text(out, "null");
+}
+
 void log_state(const struct log *log, struct buf *out) {
   buf_text(out, "\"snapshots\":[");
   for (size_t i = 0; i < log->snapshot_count; i++) {
@@ -483,8 +503,8 @@ void log_state(const struct log *log, struct buf *out) {
     add_maybe(out, "head_snapshot_id", worktree->head);
     add_maybe(out, "latest_snapshot_id", worktree->latest);
     add_maybe(out, "saved_root_hash", worktree->saved_hash);
-    add_maybe(out, "before_snapshot_id", worktree->before);
-    add_maybe(out, "before_root_hash", worktree->before_hash);
+    add_steps(out, "undo", &worktree->undo);
+    add_steps(out, "redo", &worktree->redo);
     buf_text(out, "}");
   }
   buf_text(out, "],\"pins\":{");

@@ -16,10 +16,19 @@ struct snapshot {
   struct json worktree, tags; /* as they are now: a string, and an array of strings */
 };
 
+/* Head and saved_hash before each of the last restores, the newest last. */
+#define STEPS_MAX 16
+struct steps {
+  struct step {
+    char id[ID_LEN + 1], hash[65];
+  } at[STEPS_MAX];
+  size_t count;
+};
+
 struct worktree {
-  struct json name, created_at;                              /* strings */
+  struct json name, created_at;                                /* strings */
   char base[ID_LEN + 1], head[ID_LEN + 1], latest[ID_LEN + 1]; /* snapshots; empty: none */
-  char before[ID_LEN + 1], before_hash[65]; /* head and saved_hash when it was last restored; empty: it never was */
+  struct steps undo, redo;                                     /* what undo and redo bring back */
   char saved_hash[65]; /* of the worktree when all of it was last known to be stored; empty: never */
 };
 
@@ -76,7 +85,7 @@ struct log_line {
   struct json at, by, data; /* where it `parses` */
   char type[32], prev[65], hash[65];
   uint64_t seq;
-  bool parses, is_whole; /* is_whole: it is as it was written */
+  bool parses, is_whole;     /* is_whole: it is as it was written */
   char snapshot[ID_LEN + 1]; /* that it took; empty: none */
 };
 /* Reads the lines of a log one by one, from `*at` to `end`. False after the last one, and for one that does not end. */

@@ -93,8 +93,7 @@ bool node_try_load(struct store *store, struct location at, const uint8_t hash[H
 
 struct node node_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], const char *path) {
   struct node node;
-  if (!node_try_load(store, at, hash, false, &node))
-    die("corrupt", "the stored directory %s does not match its hash", *path ? path : ".");
+  if (!node_try_load(store, at, hash, false, &node)) die("corrupt", "the stored directory %s does not match its hash", *path ? path : ".");
   return node;
 }
 
@@ -109,8 +108,8 @@ void node_free(struct node *node) {
   memset(node, 0, sizeof *node);
 }
 
-struct location node_store(struct store *store, const struct buf *canonical, const struct location *locations,
-                           uint32_t count, uint32_t flags) {
+struct location node_store(struct store *store, const struct buf *canonical, const struct location *locations, uint32_t count,
+                           uint32_t flags) {
   const struct node_header header = {NODE_MAGIC, count, (uint32_t)canonical->len, flags};
   struct buf bytes = {0};
   buf_add(&bytes, &header, sizeof header);

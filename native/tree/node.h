@@ -68,7 +68,7 @@ struct node node_load_top(struct store *store, const struct root *root);
 /* Either, but answers false instead of dying. */
 bool node_try_load(struct store *store, struct location at, const uint8_t hash[HASH_LEN], bool top, struct node *node);
 void node_free(struct node *node);
-struct location node_store(struct store *store, const struct buf *canonical, const struct location *locations,
-                           uint32_t count, uint32_t flags);
+struct location node_store(struct store *store, const struct buf *canonical, const struct location *locations, uint32_t count,
+                           uint32_t flags);
 
 #endif

@@ -25,14 +25,22 @@ const char *filesystem_name(const char *path) {
   struct statfs fs;
   if (statfs(path, &fs) != 0) die_errno("look at the filesystem of", path);
   switch ((uint32_t)fs.f_type) {
-    case BTRFS_SUPER_MAGIC: return "btrfs";
-    case XFS_MAGIC: return "xfs";
-    case EXT4_SUPER_MAGIC: return "ext4";
-    case TMPFS_MAGIC: return "tmpfs";
-    case OVERLAYFS_SUPER_MAGIC: return "overlay";
-    case NFS_SUPER_MAGIC: return "nfs";
-    case FUSE_MAGIC: return "fuse";
-    default: return "other";
+  case BTRFS_SUPER_MAGIC:
+    return "btrfs";
+  case XFS_MAGIC:
+    return "xfs";
+  case EXT4_SUPER_MAGIC:
+    return "ext4";
+  case TMPFS_MAGIC:
+    return "tmpfs";
+  case OVERLAYFS_SUPER_MAGIC:
+    return "overlay";
+  case NFS_SUPER_MAGIC:
+    return "nfs";
+  case FUSE_MAGIC:
+    return "fuse";
+  default:
+    return "other";
   }
 }
 
@@ -106,8 +114,7 @@ static bool destroy_subvolume(int parent, const char *name, int fd) {
 static bool is_subvolume_fd(int fd) {
   struct stat stat;
   struct statfs fs;
-  return fstat(fd, &stat) == 0 && stat.st_ino == SUBVOLUME_ROOT_INO && fstatfs(fd, &fs) == 0 &&
-         (uint32_t)fs.f_type == BTRFS_SUPER_MAGIC;
+  return fstat(fd, &stat) == 0 && stat.st_ino == SUBVOLUME_ROOT_INO && fstatfs(fd, &fs) == 0 && (uint32_t)fs.f_type == BTRFS_SUPER_MAGIC;
 }
 
 static void empty_directory(int fd, const char *path) {

@@ -20,7 +20,7 @@
 
 /* The last bytes of a pack, behind the text of the record. */
 struct __attribute__((packed)) record_end {
-  uint64_t pack; /* this one: what is content elsewhere is no record there */
+  uint64_t pack;    /* this one: what is content elsewhere is no record there */
   uint8_t hash[32]; /* of the text and of `pack` */
   uint32_t len;
   char magic[8];
@@ -68,7 +68,8 @@ static bool read_at(int fd, void *out, size_t len, uint64_t at) {
 }
 
 static bool parse_record(struct stored_record *out, size_t len) {
-  return json_parse(out->text, len, &out->data) && json_field(out->data, "snapshot", &out->record) && is_record(out->record, &out->snapshot);
+  return json_parse(out->text, len, &out->data) && json_field(out->data, "snapshot", &out->record) &&
+         is_record(out->record, &out->snapshot);
 }
 
 static bool read_record(int fd, uint64_t pack, struct stored_record *out) {
@@ -125,7 +126,8 @@ struct listing_of {
 static void list_one(void *context, struct stored_record *record) {
   const struct listing_of *list = context;
   const char *id = record->snapshot.id;
-  buf_text(list->out, "%s{\"pack\":\"%016" PRIx64 "\",\"offset\":%" PRIu64 ",\"length\":%" PRIu64 ",\"snapshot_id\":\"%s\",\"fate\":\"%s\"}",
+  buf_text(list->out,
+           "%s{\"pack\":\"%016" PRIx64 "\",\"offset\":%" PRIu64 ",\"length\":%" PRIu64 ",\"snapshot_id\":\"%s\",\"fate\":\"%s\"}",
            list->out->len ? "," : "", record->pack, record->offset, record->len, id,
            log_find(list->log, id)        ? "live"
            : log_collected(list->log, id) ? "collected"
@@ -273,8 +275,9 @@ static void add_worktree(struct rebuild *work, const char *root, const char *nam
     if (strcmp(line->type, "worktree_create") == 0 && json_field(line->data, "name", &value) && same_text(value, quoted)) return;
     if (strcmp(line->type, "worktree_rename") == 0 && json_field(line->data, "to", &value) && same_text(value, quoted)) return;
   }
-  struct line *line = new_line(work, "worktree_create", work->earliest, work->by,
-                               kept_text(work, "{\"name\":%.*s,\"base\":null,\"root_hash\":null}", (int)(quoted.end - quoted.at), quoted.at));
+  struct line *line =
+      new_line(work, "worktree_create", work->earliest, work->by,
+               kept_text(work, "{\"name\":%.*s,\"base\":null,\"root_hash\":null}", (int)(quoted.end - quoted.at), quoted.at));
   line->order = AFTER_INIT;
 }
 
@@ -291,8 +294,8 @@ static void add_worktrees(struct rebuild *work, const char *root) {
 static void add_init(struct rebuild *work, const char *repo_id, const char *engine) {
   for (size_t i = 0; i < work->count; i++)
     if (strcmp(work->lines[i].type, "init") == 0) return;
-  struct line *line = new_line(work, "init", work->earliest, work->by,
-                               kept_text(work, "{\"repo_id\":\"%s\",\"engine\":\"%s\"}", repo_id, engine));
+  struct line *line =
+      new_line(work, "init", work->earliest, work->by, kept_text(work, "{\"repo_id\":\"%s\",\"engine\":\"%s\"}", repo_id, engine));
   line->order = INIT;
 }
 

@@ -199,10 +199,13 @@ static void do_snapshot(void) {
 
 static void do_restore(void) {
   use_session();
+  const char *step = maybe("step");
+  if (step && strcmp(step, "undo") != 0 && strcmp(step, "redo") != 0) die("invalid_argument", "unknown step %s", step);
   const struct restore_request request = {.worktree = need("worktree"),
                                           .target = need("snapshot"),
                                           .only = all_of("only"),
-                                          .sync = yes("sync"),
+                                          .loose = yes("loose"),
+                                          .step = step,
                                           .discard = yes("discard"),
                                           .engine = maybe("engine"),
                                           .mounts = maybe("mounts")};
@@ -337,10 +340,11 @@ static void handle(void) {
   static const struct {
     const char *name;
     void (*work)(void);
-  } kinds[] = {{"state", do_state},     {"append", do_append}, {"check-log", do_check_log}, {"snapshot", do_snapshot},
-               {"restore", do_restore}, {"peek", do_peek},     {"scan", do_scan},           {"verify", do_verify},
-               {"lock", do_lock},       {"unlock", do_unlock}, {"probe", do_probe},         {"begin-log", do_begin_log},
-               {"give", do_give},       {"records", do_records}, {"rebuild-log", do_rebuild_log}};
+  } kinds[] = {{"state", do_state},       {"append", do_append},   {"check-log", do_check_log},
+               {"snapshot", do_snapshot}, {"restore", do_restore}, {"peek", do_peek},
+               {"scan", do_scan},         {"verify", do_verify},   {"lock", do_lock},
+               {"unlock", do_unlock},     {"probe", do_probe},     {"begin-log", do_begin_log},
+               {"give", do_give},         {"records", do_records}, {"rebuild-log", do_rebuild_log}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(kinds[i].name, words[0]) != 0) continue;
     kinds[i].work();

@@ -93,7 +93,7 @@ static void add_paths(struct buf *out, const struct selection *paths) {
   if (paths->count) buf_text(out, "]");
 }
 
-/* What is restored is written as programs write files: without a sync it may be lost with the power, and the snapshot is not. */
+/* What is restored is written as programs write files: without this a power cut could take parts of it, after it was answered. */
 static void sync_worktree(const char *worktree) {
   const char *payload = payload_of(worktree);
   const int fd = open(payload, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -103,12 +103,13 @@ static void sync_worktree(const char *worktree) {
 
 static void append_restore(const struct restore_request *request, const struct target *target, const char *hash) {
   const char *worktree = request->worktree;
-  if (request->sync) sync_worktree(worktree);
+  if (!request->loose) sync_worktree(worktree);
   struct buf data = {0};
   buf_text(&data, "{\"worktree\":\"%s\",\"snapshot_id\":\"%s\",\"root_hash\":\"%s\",\"paths\":", worktree, target->id, hash);
   add_paths(&data, &target->paths);
+  if (request->step) buf_text(&data, ",\"step\":\"%s\"", request->step);
   buf_text(&data, "}");
-  commit("restore", &data, request->sync);
+  commit("restore", &data, !request->loose);
   free(data.data);
 }
 
@@ -156,10 +157,8 @@ static void apply_target(const struct restore_request *request, const struct tar
                                           .from = *from,
                                           .to = target->root,
                                           .selection = target->paths};
-  const struct scan_options again = {.index_path = index,
-                                     .new_index_path = partial ? NULL : new_index,
-                                     .basis = target->id,
-                                     .locations_hold = index_holds(index)};
+  const struct scan_options again = {
+      .index_path = index, .new_index_path = partial ? NULL : new_index, .basis = target->id, .locations_hold = index_holds(index)};
   struct scan_result found;
   restore(&store, &options, &again, restored, &found);
   store_end_pack(&store, false);
@@ -188,8 +187,7 @@ void restore_worktree(const struct restore_request *request, struct taken *saved
   hash_text(&from, hash);
   read_basis(index_of(request->worktree), basis);
   /* Nothing differs, and the index is about this very snapshot: then only the log has something to learn. */
-  if (!target.paths.count && strcmp(hash, target.hash) == 0 && strcmp(basis, target.id) == 0)
-    append_restore(request, &target, target.hash);
+  if (!target.paths.count && strcmp(hash, target.hash) == 0 && strcmp(basis, target.id) == 0) append_restore(request, &target, target.hash);
   else apply_target(request, &target, &from, restored);
   workspace_touched = false;
   end_of_now();

@@ -8,7 +8,8 @@
 struct restore_request {
   const char *worktree, *target; /* an id */
   struct selection only;         /* none: all that the snapshot holds */
-  bool sync;                     /* it is on the disk when this returns */
+  bool loose;                    /* it need not be on the disk when this returns */
+  const char *step;              /* "undo" or "redo"; NULL: neither */
   bool discard;                  /* do not keep what no snapshot holds */
   const char *engine, *mounts;   /* for what is kept: as in take_request */
 };

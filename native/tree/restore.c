@@ -84,8 +84,7 @@ static void set_metadata(struct work *work, int dir, const char *name, const str
   struct stat now;
   if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) != 0) die_errno("stat", path);
   if (!fresh) mark_touched(work);
-  if ((now.st_uid != record->uid || now.st_gid != record->gid) &&
-      fchownat(dir, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW) != 0) {
+  if ((now.st_uid != record->uid || now.st_gid != record->gid) && fchownat(dir, name, record->uid, record->gid, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno != EPERM && errno != EINVAL) die_errno("change the owner of", path);
     __atomic_add_fetch(&work->result->owners_refused, 1, __ATOMIC_RELAXED);
   }
@@ -95,8 +94,7 @@ static void set_metadata(struct work *work, int dir, const char *name, const str
   }
   /* After the owner, since changing that clears set-user-id bits, and after an ACL, which sets the group's bits. In a
      worktree somebody may be at work: what has become a symbolic link meanwhile must not lead us out of it. */
-  if (record->type != 'l' && fchmodat(dir, name, record->mode, fresh ? 0 : AT_SYMLINK_NOFOLLOW) != 0)
-    die_errno("change the mode of", path);
+  if (record->type != 'l' && fchmodat(dir, name, record->mode, fresh ? 0 : AT_SYMLINK_NOFOLLOW) != 0) die_errno("change the mode of", path);
   const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                     {.tv_sec = record->mtime_ns / 1000000000 - (record->mtime_ns % 1000000000 < 0),
                                      .tv_nsec = (record->mtime_ns % 1000000000 + 1000000000) % 1000000000}};
@@ -182,8 +180,8 @@ static bool changed_meanwhile(struct work *work, int dir, const char *name, cons
     return now.size != record->size || now.mtime_ns != record->mtime_ns || now.mode != record->mode || now.uid != record->uid ||
            now.gid != record->gid;
   char target[4097];
-  return record->type == 'l' && (readlinkat(dir, name, target, sizeof target) != (ssize_t)record->link_len ||
-                                 memcmp(target, seen->link, record->link_len) != 0);
+  return record->type == 'l' &&
+         (readlinkat(dir, name, target, sizeof target) != (ssize_t)record->link_len || memcmp(target, seen->link, record->link_len) != 0);
 }
 
 /* Lets us into a directory of ours. Answers the mode that it had where that had to change, else -1. */
@@ -488,8 +486,7 @@ static bool descend_kind(struct work *work, int dir, struct pair *pair, bool fil
   while (from.valid || to.valid) {
     const int order = !from.valid ? 1
                       : !to.valid ? -1
-                                  : name_compare(from.entry.name, from.entry.record->name_len, to.entry.name,
-                                                 to.entry.record->name_len);
+                                  : name_compare(from.entry.name, from.entry.record->name_len, to.entry.name, to.entry.record->name_len);
     const struct entry *any = order <= 0 ? &from.entry : &to.entry;
     const bool is_directory = order >= 0 && to.entry.record->type == 'd';
     if (is_directory == directories) {
@@ -574,8 +571,8 @@ static void apply(struct store *store, const struct restore_options *options, st
   close(work.root);
 }
 
-void restore(struct store *store, const struct restore_options *options, const struct scan_options *again,
-             struct restore_result *result, struct scan_result *found) {
+void restore(struct store *store, const struct restore_options *options, const struct scan_options *again, struct restore_result *result,
+             struct scan_result *found) {
   apply(store, options, result);
   struct scan_options after = *again;
   after.directory = options->directory;

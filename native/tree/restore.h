@@ -23,7 +23,7 @@ struct restore_result {
 };
 
 /* `again` names the index; what the scan after the restore found goes to `found`, and the index that it made is of the snapshot. */
-void restore(struct store *store, const struct restore_options *options, const struct scan_options *again,
-             struct restore_result *result, struct scan_result *found);
+void restore(struct store *store, const struct restore_options *options, const struct scan_options *again, struct restore_result *result,
+             struct scan_result *found);
 
 #endif

@@ -59,8 +59,7 @@ struct tree_ref {
 void root_text(const struct root *root, char out[ROOT_TEXT]) {
   char hex[65];
   hex_of(root->hash, HASH_LEN, hex);
-  snprintf(out, ROOT_TEXT, "%s:%016" PRIx64 ":%" PRIu64 ":%" PRIu64, hex, root->location.pack, root->location.offset,
-           root->location.len);
+  snprintf(out, ROOT_TEXT, "%s:%016" PRIx64 ":%" PRIu64 ":%" PRIu64, hex, root->location.pack, root->location.offset, root->location.len);
 }
 
 bool root_parse(const char *text, struct root *out) {
@@ -364,8 +363,8 @@ static struct stat_key key_of(const struct walk *walk, const struct item *item) 
   return (struct stat_key){item->ino, item->ctime_ns, racy ? STAT_RACY : 0, 0};
 }
 
-static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
-                     const struct tree_ref *prefer, struct root *out, uint32_t *flags_out);
+static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter, const struct tree_ref *prefer,
+                     struct root *out, uint32_t *flags_out);
 static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags);
 static bool skip_unchanged(struct walk *walk, const struct item *item, struct root *out, uint32_t *flags);
 
@@ -703,8 +702,8 @@ static bool skip_unchanged(struct walk *walk, const struct item *item, struct ro
   return true;
 }
 
-static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter,
-                     const struct tree_ref *prefer_ref, struct root *out, uint32_t *flags_out) {
+static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter, const struct tree_ref *prefer_ref,
+                     struct root *out, uint32_t *flags_out) {
   if (listing.error == EACCES && note_refused(walk, (char *)walk->path.data)) {
     listing.count = 0;
     listing.error = 0;
@@ -742,9 +741,9 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
 
   const bool has_places = block && walk->options->locations_hold && block->header->location.pack;
   /* The same node at the same place names the same places for all that it holds. */
-  const bool preferred = !walk->options->prefer ||
-                         (has_places && prefer_ref->present && memcmp(prefer_ref->root.hash, block->header->hash, HASH_LEN) == 0 &&
-                          memcmp(&prefer_ref->root.location, &block->header->location, sizeof(struct location)) == 0);
+  const bool preferred =
+      !walk->options->prefer || (has_places && prefer_ref->present && memcmp(prefer_ref->root.hash, block->header->hash, HASH_LEN) == 0 &&
+                                 memcmp(&prefer_ref->root.location, &block->header->location, sizeof(struct location)) == 0);
   if (!changed && has_places && preferred) {
     block->kept = true;
     memcpy(out->hash, block->header->hash, HASH_LEN);
@@ -772,16 +771,16 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
     count = kept;
     blake3_hash(canonical.data, canonical.len, out->hash);
     if (walk->options->prefer) prefer_locations(&prefer, &canonical, locations);
-    const bool same_places = has_places && block->header->count == count &&
-                             memcmp(block->locations, locations, count * sizeof *locations) == 0;
+    const bool same_places =
+        has_places && block->header->count == count && memcmp(block->locations, locations, count * sizeof *locations) == 0;
     if (prefer.bytes && memcmp(out->hash, prefer_ref->root.hash, HASH_LEN) == 0) out->location = prefer_ref->root.location;
     else if (same_places && !walk->options->prefer && memcmp(out->hash, block->header->hash, HASH_LEN) == 0)
       out->location = block->header->location;
     else if (walk->options->prefer) out->location = (struct location){0}; /* no snapshot holds it: a later scan stores it */
     else out->location = node_store(walk->store, &canonical, locations, (uint32_t)count, flags);
     if (walk->options->new_index_path)
-      index_add_block(&walk->fresh, (char *)walk->path.data, walk->path.len, out->hash, out->location, flags, canonical.data,
-                      canonical.len, locations, keys, (uint32_t)count);
+      index_add_block(&walk->fresh, (char *)walk->path.data, walk->path.len, out->hash, out->location, flags, canonical.data, canonical.len,
+                      locations, keys, (uint32_t)count);
     walk->result->index_changed = true;
     changed = true;
     free(canonical.data);
@@ -810,8 +809,8 @@ static void finish_root(struct walk *walk, int fd, const struct root *top, uint3
   const struct index_header *old = &walk->index.header;
   const struct block *top_was = walk->have_index ? index_find(&walk->index, "", 0) : NULL;
   if (walk->options->prefer && memcmp(root->hash, walk->options->prefer->hash, HASH_LEN) == 0) *root = *walk->options->prefer;
-  else if (walk->have_index && walk->options->locations_hold && !walk->options->prefer && old->root.pack &&
-           top_was && memcmp(&top_was->header->location, &top->location, sizeof top->location) == 0 &&
+  else if (walk->have_index && walk->options->locations_hold && !walk->options->prefer && old->root.pack && top_was &&
+           memcmp(&top_was->header->location, &top->location, sizeof top->location) == 0 &&
            memcmp(root->hash, old->root_hash, HASH_LEN) == 0)
     root->location = old->root;
   else {
@@ -877,7 +876,8 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   if (walk.since.used > SIFTED_MAX) result->index_changed = true;
   if (options->new_index_path && result->index_changed) {
     if (options->index_later)
-      index_write_aside(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis, &moment);
+      index_write_aside(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis,
+                        &moment);
     else index_write(options->new_index_path, &walk.index, &walk.fresh, result->root.hash, result->root.location, options->basis, &moment);
   }
   for (size_t i = 0; i < walk.links.cap; i++) free(walk.links.slots[i].value);

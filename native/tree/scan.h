@@ -38,18 +38,18 @@ struct scan_options {
   const struct root *prefer; /* after a restore: the tree whose places the index shall name */
   const struct map *written;
   const struct map *touched; /* after a restore: directories that are not in here are as the index says */
-  int64_t moment_ns; /* the filesystem's time before the walk; 0: ask it */
-  int64_t caught_from; /* of a clone: its files that changed since then may lack what was being written; 0: none does */
-  bool index_later;  /* the new index is there when index_settle() has returned: it is written while the disk is waited for */
+  int64_t moment_ns;         /* the filesystem's time before the walk; 0: ask it */
+  int64_t caught_from;       /* of a clone: its files that changed since then may lack what was being written; 0: none does */
+  bool index_later;          /* the new index is there when index_settle() has returned: it is written while the disk is waited for */
 };
 
 struct scan_result {
   struct root root;
   uint64_t files, directories, bytes, hashed, sockets, unsettled;
   bool index_changed, stopped;
-  char *caught; /* a file of a clone that is not whole; owned by the caller */
+  char *caught;  /* a file of a clone that is not whole; owned by the caller */
   char *refused; /* something of a clone that we may not read; owned by the caller */
-  char *nested; /* a btrfs subvolume inside, which a snapshot of the whole does not hold; owned by the caller */
+  char *nested;  /* a btrfs subvolume inside, which a snapshot of the whole does not hold; owned by the caller */
 };
 
 void scan(struct store *store, const struct scan_options *options, struct scan_result *result);

@@ -22,8 +22,8 @@ static void add_block(uint32_t state[8], const uint8_t *block) {
   }
   memcpy(s, state, sizeof s);
   for (int i = 0; i < 64; i++) {
-    const uint32_t one = s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) +
-                         round_constants[i] + w[i];
+    const uint32_t one =
+        s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) + round_constants[i] + w[i];
     const uint32_t two = (turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
     memmove(s + 1, s, 7 * sizeof *s);
     s[4] += one;

@@ -23,7 +23,7 @@ struct store {
   uint64_t pack_len;
   struct buf pending;
   bool pack_is_temporary;
-  bool only_record; /* the pack holds nothing but the record of its snapshot */
+  bool only_record;       /* the pack holds nothing but the record of its snapshot */
   struct new_blob *blobs; /* large contents that wait below tmp/ for the disk */
   size_t blob_count;
   struct map blobs_by_hash;

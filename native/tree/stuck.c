@@ -37,8 +37,7 @@ void refuse_stuck(int root, const char *path) {
     refuse_mount(&found, path);
     refuse_fixed(&found, "its directory", path);
     /* What is ours is made writable on the way. */
-    if (geteuid() != 0 && found.stx_uid != geteuid() && faccessat(parent, ".", W_OK | X_OK, AT_EACCESS) != 0)
-      die_errno("change", path);
+    if (geteuid() != 0 && found.stx_uid != geteuid() && faccessat(parent, ".", W_OK | X_OK, AT_EACCESS) != 0) die_errno("change", path);
   }
   if (statx(parent, name, AT_SYMLINK_NOFOLLOW, STATX_MNT_ID, &found) == 0) {
     refuse_mount(&found, path);

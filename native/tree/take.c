@@ -25,8 +25,8 @@ struct taking {
   uint64_t pack;
   struct store store;
   struct scan_result found;
-  int engine;                 /* that stores it */
-  const char *requested;      /* the one that was asked for, where that could not be had; NULL: it could */
+  int engine;            /* that stores it */
+  const char *requested; /* the one that was asked for, where that could not be had; NULL: it could */
   bool whole_tree;
 };
 
@@ -124,7 +124,8 @@ static void look_again(struct taking *taking, char hash[65]) {
   const uint64_t pack = new_pack();
   store_begin_pack(&aside, pack, true);
   const bool indexed = access(taking->new_index, F_OK) == 0;
-  const struct scan_options options = {.directory = taking->payload, .index_path = indexed ? taking->new_index : taking->index, .basis = ""};
+  const struct scan_options options = {
+      .directory = taking->payload, .index_path = indexed ? taking->new_index : taking->index, .basis = ""};
   struct scan_result again;
   scan(&aside, &options, &again);
   store_end_pack(&aside, false);
@@ -182,7 +183,8 @@ static void record_of(const struct taking *taking, struct buf *out) {
   }
   buf_text(out, "],\"engine\":\"%s\",\"requested_engine\":", taken->engine);
   buf_text(out, taking->requested ? "\"%s\"" : "null", taking->requested);
-  buf_text(out, ",\"storage\":\"%s\",\"payload_root_hash\":\"%s\",\"root\":\"%s\",\"partial_paths\":", taking->whole_tree ? "tree" : "objects",
+  buf_text(out,
+           ",\"storage\":\"%s\",\"payload_root_hash\":\"%s\",\"root\":\"%s\",\"partial_paths\":", taking->whole_tree ? "tree" : "objects",
            taken->hash, root);
   for (size_t i = 0; i < request->only.count; i++) {
     buf_text(out, i ? "," : "[");
@@ -277,8 +279,7 @@ void take(const struct take_request *request, struct taken *taken) {
     drop(&taking);
     return;
   }
-  if (taking.found.sockets)
-    notice("%" PRIu64 " sockets were left out: they mean nothing without their process", taking.found.sockets);
+  if (taking.found.sockets) notice("%" PRIu64 " sockets were left out: they mean nothing without their process", taking.found.sockets);
   commit("snapshot", &data, true);
   free(data.data);
   kill_point("snapshot-committed");

@@ -57,8 +57,8 @@ static void check_one(void *context, size_t at, struct content_memory *memory) {
   check->problem = content_check(round->store, &check->record, check->location, memory);
 }
 
-static bool verify_node(struct store *store, struct verify_result *result, bool contents, const struct record *record,
-                        struct location at, const char *path, bool top) {
+static bool verify_node(struct store *store, struct verify_result *result, bool contents, const struct record *record, struct location at,
+                        const char *path, bool top) {
   struct map *known = contents ? &good : &good_without_contents;
   if (known_good(known, record, at)) return true;
   struct node node;
@@ -79,7 +79,8 @@ static bool verify_node(struct store *store, struct verify_result *result, bool 
     *buf_room(&child, 1) = 0;
     if (entry->record->type == 'd') {
       if (!verify_node(store, result, contents, entry->record, node.locations[cursor.index], (char *)child.data, false)) sound = false;
-    } else if (entry->record->type == 'f' && contents && entry->record->size && !known_good(&good, entry->record, node.locations[cursor.index])) {
+    } else if (entry->record->type == 'f' && contents && entry->record->size &&
+               !known_good(&good, entry->record, node.locations[cursor.index])) {
       round.checks = must_realloc(round.checks, (round.count + 1) * sizeof *round.checks);
       round.checks[round.count++] = (struct check){*entry->record, node.locations[cursor.index], (char *)child.data, NULL};
       bytes += entry->record->size;

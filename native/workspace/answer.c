@@ -45,19 +45,36 @@ static bool decode(const struct seccomp_data *call, struct request *request) {
   int directory = (int)args[0];
   switch (call->nr) {
 #ifdef __NR_chmod
-    case __NR_chmod: *request = (struct request){changes_mode, AT_FDCWD, args[0], (mode_t)args[1], 0, 0}; return true;
-    case __NR_mknod: *request = (struct request){makes_node, AT_FDCWD, args[0], (mode_t)args[1], 0, args[2]}; return true;
-    case __NR_open: *request = (struct request){opens_file, AT_FDCWD, args[0], (mode_t)args[2], (int)args[1], 0}; return true;
-    case __NR_creat:
-      *request = (struct request){opens_file, AT_FDCWD, args[0], (mode_t)args[1], O_CREAT | O_WRONLY | O_TRUNC, 0};
-      return true;
+  case __NR_chmod:
+    *request = (struct request){changes_mode, AT_FDCWD, args[0], (mode_t)args[1], 0, 0};
+    return true;
+  case __NR_mknod:
+    *request = (struct request){makes_node, AT_FDCWD, args[0], (mode_t)args[1], 0, args[2]};
+    return true;
+  case __NR_open:
+    *request = (struct request){opens_file, AT_FDCWD, args[0], (mode_t)args[2], (int)args[1], 0};
+    return true;
+  case __NR_creat:
+    *request = (struct request){opens_file, AT_FDCWD, args[0], (mode_t)args[1], O_CREAT | O_WRONLY | O_TRUNC, 0};
+    return true;
 #endif
-    case __NR_fchmod: *request = (struct request){changes_mode, directory, 0, (mode_t)args[1], AT_EMPTY_PATH, 0}; return true;
-    case __NR_fchmodat: *request = (struct request){changes_mode, directory, args[1], (mode_t)args[2], 0, 0}; return true;
-    case 452: *request = (struct request){changes_mode, directory, args[1], (mode_t)args[2], (int)args[3], 0}; return true;
-    case __NR_mknodat: *request = (struct request){makes_node, directory, args[1], (mode_t)args[2], 0, args[3]}; return true;
-    case __NR_openat: *request = (struct request){opens_file, directory, args[1], (mode_t)args[3], (int)args[2], 0}; return true;
-    default: return false;
+  case __NR_fchmod:
+    *request = (struct request){changes_mode, directory, 0, (mode_t)args[1], AT_EMPTY_PATH, 0};
+    return true;
+  case __NR_fchmodat:
+    *request = (struct request){changes_mode, directory, args[1], (mode_t)args[2], 0, 0};
+    return true;
+  case 452:
+    *request = (struct request){changes_mode, directory, args[1], (mode_t)args[2], (int)args[3], 0};
+    return true;
+  case __NR_mknodat:
+    *request = (struct request){makes_node, directory, args[1], (mode_t)args[2], 0, args[3]};
+    return true;
+  case __NR_openat:
+    *request = (struct request){opens_file, directory, args[1], (mode_t)args[3], (int)args[2], 0};
+    return true;
+  default:
+    return false;
   }
 }
 

@@ -34,10 +34,14 @@ static bool is_same(int fd, const char *identity) {
 
 static const char *change_of(int number) {
   switch (number) {
-    case ELOOP: return "there is a symbolic link on its path now";
-    case ENOENT: return "it is gone";
-    case ENOTDIR: return "something else than a directory stands there now";
-    default: return NULL;
+  case ELOOP:
+    return "there is a symbolic link on its path now";
+  case ENOENT:
+    return "it is gone";
+  case ENOTDIR:
+    return "something else than a directory stands there now";
+  default:
+    return NULL;
   }
 }
 

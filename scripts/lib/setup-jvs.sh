@@ -55,5 +55,5 @@ fetch "$esbuild"
 fetch diff
 mkdir -p .tools/jvs/node_modules/@coppice
 for package in packages/*/; do ln -sfn "$PWD/$package" ".tools/jvs/node_modules/@coppice/$(basename "$package")"; done
-NODE_PATH=$PWD/.tools/jvs/node_modules ".tools/jvs/node_modules/$esbuild/bin/esbuild" packages/cli/src/jvs/main.ts --bundle \
+NODE_PATH=$PWD/.tools/jvs/node_modules ".tools/jvs/node_modules/$esbuild/bin/esbuild" packages/workspaces/src/cli/main.ts --bundle \
   --platform=node --format=esm --target=node24 --legal-comments=none --log-level=warning --outfile=dist/jvs.mjs

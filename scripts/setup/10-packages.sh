@@ -8,6 +8,7 @@ needs=(
   btrfs-progs:mkfs.btrfs   # makes the storage pool
   iproute2:ip              # network of a sandbox
   nftables:nft             # its policy
+  git:git                  # repositories of the forge
   mount:losetup            # loop devices below the pool
   gcc:cc                   # builds the C programs
   make:make

@@ -11,13 +11,14 @@ needs=(
   libcap2-bin:setcap
   procps:ps
   python3:python3       # programs inside sandboxes
-  git:git
   jq:jq                 # the shell loops of the workspace guide
   openssl:openssl       # a certificate for a daemon behind TLS
   skopeo:skopeo         # what others make of images, to compare with
   umoci:umoci
   buildah:buildah       # always with runc: its chroot isolation isolates nothing
   runc:runc
+  chromium:chromium     # the page is tested in a real browser
+  fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 )
 
 inputs() { :; }

@@ -16,7 +16,21 @@ export interface CheckOutcome {
 
 const checks: readonly Check[] = [
   { name: 'format and lint', argv: ['biome', 'ci', '--colors=off', '.'], hint: 'npm run format' },
-  { name: 'types', argv: ['tsc', '--noEmit', '-p', '.'], hint: 'scripts/run npx tsc --noEmit -p .' },
+  {
+    name: 'format of C',
+    argv: ['bash', '-c', 'git ls-files -z "native/*.[ch]" | xargs -0 clang-format --dry-run --Werror'],
+    hint: 'npm run format',
+  },
+  {
+    name: 'types',
+    argv: ['tsc', '--noEmit', '--incremental', '--tsBuildInfoFile', '.tools/types.tsbuildinfo', '-p', '.'],
+    hint: 'scripts/run npx tsc --noEmit --incremental --tsBuildInfoFile .tools/types.tsbuildinfo -p .',
+  },
+  {
+    name: 'types of the page',
+    argv: ['tsc', '--noEmit', '-p', 'packages/web'],
+    hint: 'scripts/run npx tsc --noEmit -p packages/web',
+  },
   {
     name: 'dependency direction',
     argv: ['depcruise', '--config', '.dependency-cruiser.cjs', '--output-type', 'err-long', 'packages'],

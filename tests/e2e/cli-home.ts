@@ -20,37 +20,52 @@ interface RunOptions {
   readonly env?: Record<string, string>;
 }
 
-const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
+/** A program and its first words. */
+type Command = readonly [string, ...string[]];
+
+/** `coppice` as it runs from its sources. */
+const sources: Command = [process.execPath, join(import.meta.dirname, '../../packages/cli/src/main.ts')];
 
 /** A home of its own with the real command and the real daemon, taken away whole at the end. */
 export class CliHome {
   /** A directory for the test's own files; the home is in it. */
   readonly directory: string;
   readonly home: string;
+  readonly #command: Command;
 
-  private constructor(directory: string) {
+  private constructor(directory: string, command: Command) {
     this.directory = directory;
     this.home = join(directory, 'home');
+    this.#command = command;
   }
 
   /** Without a daemon yet; what it will create comes from the image `host`, as for anyone who starts afresh. */
-  static async make(config: Readonly<Record<string, unknown>> = {}): Promise<CliHome> {
-    const made = new CliHome(await realpath(await mkdtemp(join(tmpdir(), 'coppice-cli-'))));
+  static async make(
+    config: Readonly<Record<string, unknown>> = {},
+    command: Command = sources,
+  ): Promise<CliHome> {
+    const made = new CliHome(await realpath(await mkdtemp(join(tmpdir(), 'coppice-cli-'))), command);
     await mkdir(made.home);
     await writeFile(
       join(made.home, 'config.json'),
-      JSON.stringify({ listen: { port: 0 }, warm_pool: 0, pull_missing_images: false, ...config }),
+      JSON.stringify({
+        listen: { port: 0 },
+        warm_pool: 0,
+        pull_missing_images: false,
+        criu: '/nonexistent/criu',
+        ...config,
+      }),
     );
     await mkdir(join(made.directory, 'bin'));
-    const command = join(made.directory, 'bin/coppice');
-    await writeFile(command, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
-    await chmod(command, 0o755);
+    const onPath = join(made.directory, 'bin/coppice');
+    await writeFile(onPath, `#!/bin/sh\nexec ${command.map((word) => `'${word}'`).join(' ')} "$@"\n`);
+    await chmod(onPath, 0o755);
     return made;
   }
 
   /** With a daemon that runs, and a small image as the default, which is made much sooner than `host`. */
-  static async start(): Promise<CliHome> {
-    const made = await CliHome.make({ default_image: 'tiny' });
+  static async start(command: Command = sources): Promise<CliHome> {
+    const made = await CliHome.make({ default_image: 'tiny' }, command);
     try {
       await made.ok('up', '--detach');
       await made.ok('images', 'import', await tinyImage(), 'tiny');
@@ -63,13 +78,15 @@ export class CliHome {
 
   /** Runs `coppice …` to its end. */
   run(argv: readonly string[], options: RunOptions = {}): Promise<CliResult> {
-    return this.spawn(process.execPath, [program, ...argv], options);
+    const [file, ...words] = this.#command;
+    return this.spawn(file, [...words, ...argv], options);
   }
 
   /** Starts `coppice …` to talk with while it runs. */
   begin(argv: readonly string[]): BegunCommand {
+    const [file, ...words] = this.#command;
     return new BegunCommand(
-      spawn(process.execPath, [program, ...argv], {
+      spawn(file, [...words, ...argv], {
         cwd: this.directory,
         env: this.#environment(),
         stdio: ['pipe', 'pipe', 'pipe'],

@@ -17,3 +17,13 @@ test('the demo shows every step and leaves nothing behind', async () => {
   expect(await cli.json('ls')).toEqual([]);
   expect(await cli.json('snapshots')).toEqual([]);
 });
+
+test('the demo of projects tries, promotes and rolls back without a key, and leaves no sandbox behind', async () => {
+  const shown = await cli.ok('demo', 'projects');
+  expect(shown).toContain('sorted: 8 of 8 cases, better');
+  expect(shown).toContain('STRONGLY_RECOMMEND (ROI: 500%)');
+  expect(shown).toContain('it fails more often than before');
+  expect(await cli.json('ls')).toEqual([]);
+  expect(await cli.json('snapshots')).toEqual([]);
+  expect(await cli.json('project', 'ls')).toEqual([]);
+});

@@ -78,6 +78,8 @@ describe('images of a registry', skipFor(registryRefusal()), () => {
     const account: LayerEntry[] = [
       { name: 'etc/passwd', text: 'root:x:0:0::/root:/bin/sh\napp:x:1234:1235::/home/app:/bin/sh\n' },
       { name: 'etc/group', text: 'root:x:0:\napp:x:1235:\nothers:x:77:app\n' },
+      // Where the image has none, /workspace is of its user.
+      { name: '.wh.workspace' },
     ];
     const config = {
       Env: ['GREETING=hello world', 'PATH=/usr/local/bin:/usr/bin:/bin', '1BAD=x', 'EMPTY='],
@@ -100,6 +102,9 @@ describe('images of a registry', skipFor(registryRefusal()), () => {
     await using sandbox = await daemon.client.sandboxes.create({ image: name, env: { EMPTY: 'full' } });
     const seen = await sandbox.exec('echo "$GREETING|$EMPTY|$HOME|$(id -un)|$PWD"');
     expect(seen.stdout).toBe('hello world|full|/home/app|app|/srv/made later\n');
+    expect((await sandbox.exec('touch /workspace/mine && stat -c %u:%g /workspace')).stdout).toBe(
+      '1234:77\n',
+    );
     const asked = await sandbox.exec('echo "$GREETING|$(id -u):$(id -g)|$PWD"', {
       user: 'root',
       cwd: '/',

@@ -2,7 +2,7 @@ import { access, mkdir, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
+import { JvsFixture } from '../../packages/workspaces/test/jvs-fixture.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });

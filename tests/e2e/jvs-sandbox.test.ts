@@ -7,7 +7,7 @@ import { CliHome } from './cli-home.ts';
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 600_000 });
 
 const hasGvisor = ['/usr/local/bin/runsc', '/usr/bin/runsc'].some((path) => existsSync(path));
-const jvsProgram = join(import.meta.dirname, '../../packages/cli/src/jvs/main.ts');
+const jvsProgram = join(import.meta.dirname, '../../packages/workspaces/src/cli/main.ts');
 
 let cli: CliHome;
 let counter = 0;

@@ -258,7 +258,7 @@ open("/srv/done", "w").close()
   it('sleeps when it has been idle, and a connection to its port wakes it', async () => {
     const sandbox = await create({ name: 'idler' });
     await sandbox.files.write('/srv/counter.py', counterServer);
-    await sandbox.jobs.start(['python3', '/srv/counter.py']);
+    await sandbox.jobs.start(['python3', '/srv/counter.py'], { keep_awake: false });
     const { host_port: port } = await sandbox.ports.forward(8000);
     await eventually('the server answers', () => httpGet(port).then(Boolean, () => false));
     await sandbox.update({ idle_timeout_s: 1 });
@@ -302,7 +302,9 @@ open("/srv/done", "w").close()
   it('gives a fork its own policy, limits, variables and token from its first instruction on', async () => {
     const callers = new Set<string>();
     const server = createServer((socket) => {
-      callers.add((socket.remoteAddress ?? '').replace('::ffff:', ''));
+      const caller = (socket.remoteAddress ?? '').replace('::ffff:', '');
+      // Anything on this machine may knock at a port that was somebody else's a moment ago; one that has gone has no address.
+      if (caller !== '' && caller !== '::1' && !caller.startsWith('127.')) callers.add(caller);
       // Over at once on both sides: gVisor keeps no connection that leaves it.
       socket.resetAndDestroy();
     });
@@ -318,7 +320,8 @@ open("/srv/done", "w").close()
       let from = '';
       await eventually('no connection is open', async () => {
         const taken = await source.checkpoint().catch((error: CoppiceError) => error);
-        if (taken instanceof CoppiceError) expect(taken).toMatchObject({ code: 'unsupported' });
+        // On a busy machine the sandbox may also be too slow to stand still.
+        if (taken instanceof CoppiceError) expect(['unsupported', 'timeout']).toContain(taken.code);
         else from = taken.id;
         return from !== '';
       });

@@ -9,18 +9,24 @@ const repository = join(import.meta.dirname, '..', '..');
 
 /** For each rule one import that breaks it: from a file, to a file. */
 const violations: Readonly<Record<string, readonly [from: string, to: string]>> = {
-  'no-cycles': ['store/src/ring-a.ts', 'store/src/ring-b.ts'],
+  'no-cycles': ['disks/src/ring-a.ts', 'disks/src/ring-b.ts'],
   'protocol-imports-nothing-of-ours': ['protocol/src/a.ts', 'sdk/src/index.ts'],
-  'store-and-runtime-do-not-know-each-other': ['store/src/b.ts', 'runtime/src/index.ts'],
+  'disks-and-runtime-do-not-know-each-other': ['disks/src/b.ts', 'runtime/src/index.ts'],
+  'workspaces-ship-alone': ['workspaces/src/b.ts', 'disks/src/index.ts'],
+  'the-console-knows-only-the-protocol': ['console/src/b.ts', 'sdk/src/index.ts'],
   'the-gateway-knows-only-the-protocol': ['gateway/src/a.ts', 'runtime/src/index.ts'],
+  'agents-know-only-the-protocol': ['agents/src/a.ts', 'runtime/src/index.ts'],
+  'the-forge-knows-only-the-protocol': ['forge/src/a.ts', 'runtime/src/index.ts'],
+  'projects-know-only-the-protocol': ['projects/src/a.ts', 'runtime/src/index.ts'],
   'clients-speak-only-the-protocol': ['cli/src/a.ts', 'runtime/src/index.ts'],
-  'sdk-is-small': ['sdk/src/a.ts', 'store/src/index.ts'],
-  'only-workspace-commands-use-the-store': ['cli/src/b.ts', 'store/src/index.ts'],
+  'sdk-is-small': ['sdk/src/a.ts', 'disks/src/index.ts'],
+  'commands-never-touch-disks': ['cli/src/b.ts', 'disks/src/index.ts'],
+  'the-page-uses-the-sdk': ['web/src/a.ts', 'runtime/src/index.ts'],
   'nobody-imports-a-program': ['testkit/src/a.ts', 'daemon/src/index.ts'],
   'product-code-needs-no-test-code': ['daemon/src/a.ts', 'testkit/src/index.ts'],
   'drivers-do-not-know-each-other': ['runtime/src/drivers/one/a.ts', 'runtime/src/drivers/two/a.ts'],
   'no-room-knows-the-doors': ['daemon/src/sandboxes/a.ts', 'daemon/src/doors/a.ts'],
-  'packages-are-entered-by-the-front-door': ['daemon/src/b.ts', 'store/src/hidden.ts'],
+  'packages-are-entered-by-the-front-door': ['daemon/src/b.ts', 'disks/src/hidden.ts'],
 };
 
 /** These need broken package metadata rather than an import between our files. */
@@ -41,7 +47,7 @@ test('every rule about the direction of dependencies catches the import that it 
       write(to, 'export const it = 1;\n');
       write(from, `import '${asRelative(relative(dirname(from), to))}';\n`);
     }
-    write('store/src/ring-b.ts', "import './ring-a.ts';\n");
+    write('disks/src/ring-b.ts', "import './ring-a.ts';\n");
     const output = await new Promise<string>((resolve) => {
       execFile(
         join(repository, 'node_modules', '.bin', 'depcruise'),

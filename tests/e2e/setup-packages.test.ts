@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CliHome } from './cli-home.ts';
 
 const checkout = join(import.meta.dirname, '../..');
 const execute = promisify(execFile);
@@ -43,7 +44,7 @@ export const said: string = stdout;
 await coppice.sandboxes.create({ memroy_mb: 1 });
 `;
 
-describe('the packed client, installed into an empty directory', () => {
+describe('the packages, installed into an empty directory', () => {
   let directory: string;
   const npm = (...args: string[]) => execute('npm', args, { cwd: directory });
 
@@ -95,5 +96,42 @@ describe('the packed client, installed into an empty directory', () => {
       (error: { stdout: string }) => error,
     );
     expect(checked.stdout).toBe('');
+  });
+
+  test('the program makes sandboxes, snapshots and forks without the checkout', async () => {
+    const home = await CliHome.start([join(directory, 'node_modules/.bin/coppice')]);
+    try {
+      await home.ok('create', 'dev');
+      await home.ok('exec', 'dev', '--', 'sh', '-c', 'echo kept > /root/file');
+      await home.ok('snapshot', 'dev', 'baseline');
+      await home.ok('fork', 'dev', 'left');
+      expect(await home.ok('exec', 'left', '--', 'cat', '/root/file')).toBe('kept');
+      expect(await home.ok('diff', 'dev', 'left')).not.toContain('/root/file');
+      const { pid } = await home.json<{ pid: number }>('status');
+      expect(await readFile(`/proc/${pid}/cmdline`, 'utf8')).toContain(directory);
+    } finally {
+      await home.remove();
+    }
+  });
+
+  test('jvs versions a directory without the checkout', async () => {
+    const jvs = (...args: string[]) =>
+      execute(join(directory, 'node_modules/.bin/jvs'), args, { cwd: directory });
+    await rm(join(directory, 'work'), { recursive: true, force: true });
+    await jvs('init', 'work');
+    await writeFile(join(directory, 'work/main/file'), 'kept');
+    await jvs('-C', 'work/main', 'snapshot', 'first');
+    const { stdout } = await jvs('-C', 'work/main', 'history', '--json');
+    expect(stdout).toContain('first');
+  });
+
+  test('the program says which Node it needs on an older one', async () => {
+    const old = join(directory, 'node_modules', oldNode, 'bin');
+    const failed = await execute(join(directory, 'node_modules/.bin/coppice'), ['ls'], {
+      cwd: directory,
+      env: { ...process.env, PATH: `${old}:/usr/bin:/bin` },
+    }).catch((error: { code: number; stderr: string }) => error);
+    expect(failed).toMatchObject({ code: 69 });
+    expect(failed.stderr).toContain(`needs Node 24 or later, and found v${oldNodeVersion}`);
   });
 });

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { PoolServer } from '@coppice/disks';
 import { CoppiceError } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
-import { PoolServer } from '@coppice/store';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf } from './children-of.ts';

@@ -3,7 +3,7 @@ import { appendFile, cp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { digestOf, JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
+import { digestOf, JvsFixture } from '../../packages/workspaces/test/jvs-fixture.ts';
 
 // Many real processes: on a machine with much else to do they take their time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { open, writeFile } from 'node:fs/promises';
+import { open, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { JvsFixture } from '../../packages/cli/test/jvs-fixture.ts';
+import { JvsFixture } from '../../packages/workspaces/test/jvs-fixture.ts';
 import { PowerCutDisk } from './power-cut-disk.ts';
 
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -73,4 +73,30 @@ describe('when the power goes', whereMounts('ext4', 'xfs', 'btrfs'), () => {
       expect(acknowledged.length).toBeGreaterThan(cuts);
     },
   );
+
+  test.each([
+    ['ext4', 'copy'],
+    ['xfs', 'reflink-copy'],
+    ['btrfs', 'reflink-copy'],
+    ['btrfs', 'btrfs'],
+  ] as const)('a restore that was acknowledged is there, on %s with the engine %s', async (kind, engine) => {
+    await using disk = await PowerCutDisk.create(kind, jvs.home, 512 * mebibyte);
+    await jvs.ok(['init', 'ws', '--engine', engine], { cwd: disk.path });
+    const main = join(disk.path, 'ws/main');
+    const names = Array.from({ length: 40 }, (_, file) => `file-${file}`);
+    const contents = names.map((_, file) => randomBytes(file % 10 ? 3000 : 400_000));
+    for (const [file, name] of names.entries()) await writeFile(join(main, name), contents[file]!);
+    await jvs.ok(['snapshot', 'base'], { cwd: main });
+    for (const name of names.slice(0, 30)) await writeFile(join(main, name), 'changed');
+    await jvs.bash('sync --file-system .', { cwd: main });
+    for (const name of names.slice(30)) await rm(join(main, name));
+    await jvs.ok(['restore', 'base'], { cwd: main });
+    await disk.cut(
+      async () => {},
+      async (path) => {
+        const found = await Promise.all(names.map((name) => readFile(join(path, 'ws/main', name))));
+        expect(found.map((bytes, file) => bytes.equals(contents[file]!))).not.toContain(false);
+      },
+    );
+  });
 });

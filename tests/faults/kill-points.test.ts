@@ -15,14 +15,18 @@ interface Scene {
   readonly check: () => Promise<void>;
 }
 
-const sources = fileURLToPath(new URL('../../packages/daemon/src/', import.meta.url));
+const sources = ['daemon', 'forge'].map((name) =>
+  fileURLToPath(new URL(`../../packages/${name}/src/`, import.meta.url)),
+);
 
 test('every step in the code is a kill point that the walk knows, and every kill point is in the code', () => {
-  const files = readdirSync(sources, { recursive: true, encoding: 'utf8' }).filter((file) =>
-    file.endsWith('.ts'),
+  const files = sources.flatMap((directory) =>
+    readdirSync(directory, { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => join(directory, file)),
   );
   const steps = files.flatMap((file) =>
-    [...readFileSync(join(sources, file), 'utf8').matchAll(/\bstep\('([^']+)'\)/g)].map((match) => match[1]),
+    [...readFileSync(file, 'utf8').matchAll(/\bstep\('([^']+)'\)/g)].map((match) => match[1]),
   );
   expect([...new Set(steps)].sort()).toEqual([...killPoints].sort());
 });
@@ -288,8 +292,11 @@ describe('a daemon that is killed', () => {
     await nothingUnknown();
   }
 
-  // Those that only a driver with memory comes to are walked in memory-kill-points.test.ts.
-  const ofAnyDriver = killPoints.filter((point) => !/^checkpoint\.|memory-written$/.test(point));
+  // Those that only a driver with memory comes to are walked in memory-kill-points.test.ts, those of runs and of the forge in
+  // run-kill-points.test.ts and forge-kill-points.test.ts.
+  const ofAnyDriver = killPoints.filter(
+    (point) => !/^checkpoint\.|memory-written$|^run\.|^forge-|^branch-/.test(point),
+  );
   test.each(ofAnyDriver)('at %s leaves the old or the new state, and nothing else', (point) =>
     walk(point, scenes[point.slice(0, point.lastIndexOf('.'))]!),
   );

@@ -1,8 +1,11 @@
+import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { createServer as createHttp } from 'node:http';
+import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createHttps } from 'node:https';
 import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import { createServer as createTls } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
+import { gzipSync } from 'node:zlib';
 import { decode, encode } from 'dns-packet';
 
 /**
@@ -49,12 +52,26 @@ page.on('upgrade', (_request, socket) => {
   socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n');
   socket.pipe(socket);
 });
-const secure = createTls({ key, cert }, (socket) => {
-  socket.on('error', () => {});
-  socket.once('data', () => {
-    const text = `tls ${socket.servername}`;
-    socket.end(`HTTP/1.1 200 OK\r\ncontent-length: ${text.length}\r\nconnection: close\r\n\r\n${text}`);
-  });
+/** Says what it was asked, with every header, as hosts of secrets may. */
+const secure = createHttps({ key, cert }, (request, response) => {
+  if (request.url?.startsWith('/git/')) return serveGit(request, response);
+  const { servername } = request.socket as TLSSocket;
+  const url = request.url ?? '/';
+  const echo = JSON.stringify({ method: request.method, url, headers: request.headers });
+  request.resume();
+  if (url.startsWith('/redirect'))
+    return void response.writeHead(302, { location: 'https://other.example.com/echo' }).end();
+  if (url.startsWith('/gzip'))
+    return void response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(echo));
+  if (url.startsWith('/zstd')) return void response.writeHead(200, { 'content-encoding': 'zstd' }).end(echo);
+  if (url.startsWith('/head'))
+    return void response.writeHead(200, { 'x-echo': request.headers.authorization ?? '' }).end('head');
+  if (url.startsWith('/split')) {
+    for (const letter of echo) response.write(letter);
+    return void response.end();
+  }
+  if (!url.startsWith('/echo') && !url.startsWith('/api')) return void response.end(`tls ${servername}`);
+  response.end(echo);
 });
 secure.listen(443);
 secure.on('tlsClientError', () => {});
@@ -66,6 +83,42 @@ createServer((socket) => {
 }).listen(2222);
 /** The web at another port. */
 createHttp((request, response) => response.end(`http ${request.headers.host}`)).listen(8080);
+
+/** Git's own server, below the directory that the environment names; it wants the password `git-token-1234`. */
+function serveGit(request: IncomingMessage, response: ServerResponse): void {
+  const wanted = `Basic ${Buffer.from('bot:git-token-1234').toString('base64')}`;
+  if (request.headers.authorization !== wanted) {
+    response.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end();
+    return;
+  }
+  const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+  const backend = spawn('git', ['http-backend'], {
+    env: {
+      PATH: process.env.PATH,
+      GIT_PROJECT_ROOT: process.env.GIT_REPOSITORIES,
+      GIT_HTTP_EXPORT_ALL: '1',
+      REMOTE_USER: 'bot',
+      PATH_INFO: path.slice('/git'.length),
+      QUERY_STRING: query,
+      REQUEST_METHOD: request.method,
+      CONTENT_TYPE: request.headers['content-type'] ?? '',
+      HTTP_CONTENT_ENCODING: request.headers['content-encoding'] ?? '',
+      GIT_PROTOCOL: String(request.headers['git-protocol'] ?? ''),
+    },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  request.pipe(backend.stdin);
+  backend.stdin.on('error', () => {});
+  const chunks: Buffer[] = [];
+  backend.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
+  backend.once('close', () => {
+    const answer = Buffer.concat(chunks);
+    const at = answer.indexOf('\r\n\r\n');
+    const lines = answer.toString('latin1', 0, at).split('\r\n');
+    const headers = Object.fromEntries(lines.map((line) => line.split(': ', 2)));
+    response.writeHead(Number.parseInt(headers.Status ?? '200', 10), headers).end(answer.subarray(at + 4));
+  });
+}
 
 createInterface({ input: process.stdin })
   .on('line', (line) => {

@@ -19,21 +19,28 @@ export class Internet implements AsyncDisposable {
   readonly #servers: ChildProcess;
   readonly #lines: Interface;
 
-  private constructor(host: ChildProcess, servers: ChildProcess) {
+  /** Whom one has to trust to trust its servers. */
+  readonly authority: string;
+
+  private constructor(host: ChildProcess, servers: ChildProcess, authority: string) {
+    this.authority = authority;
     this.#host = host;
     this.#servers = servers;
     this.#lines = createInterface({ input: servers.stdout! });
   }
 
-  static async open(zone: Readonly<Record<string, string>>): Promise<Internet> {
-    const certificate = await selfSigned();
+  static async open(
+    zone: Readonly<Record<string, string>>,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<Internet> {
+    const certificate = await selfSigned(Object.keys(zone));
     const host = spawn('unshare', ['--net', '--', 'sleep', '3600'], { stdio: 'ignore' });
     const servers = spawn(
       'unshare',
       ['--net', '--', process.execPath, program, JSON.stringify(certificate)],
-      { stdio: ['pipe', 'pipe', 'inherit'] },
+      { stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, ...env } },
     );
-    const internet = new Internet(host, servers);
+    const internet = new Internet(host, servers, certificate.cert);
     await internet.#ready(host);
     await internet.#ready(servers);
     const ip = (process: ChildProcess, command: string) =>
@@ -86,10 +93,11 @@ export class Internet implements AsyncDisposable {
   }
 }
 
-async function selfSigned(): Promise<{ key: string; cert: string }> {
+async function selfSigned(names: readonly string[]): Promise<{ key: string; cert: string }> {
   const { stdout } = await run('openssl', [
     ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'],
-    ...['-subj', '/CN=test', '-keyout', '-', '-out', '-'],
+    ...['-subj', '/CN=test', '-addext', `subjectAltName=${names.map((name) => `DNS:${name}`).join(',')}`],
+    ...['-keyout', '-', '-out', '-'],
   ]);
   const part = (name: string): string =>
     new RegExp(`-----BEGIN ${name}-----[^]*?-----END ${name}-----`).exec(stdout)?.[0] ?? '';

@@ -89,7 +89,7 @@ describe.each(['container', 'gvisor'] as const)('a sandbox of %s that may ask fo
   });
 });
 
-test('an answer that is on its way arrives whole though the daemon is killed and started again', async () => {
+test('an answer that is on its way arrives whole though the daemon is killed and the policy changed', async () => {
   const sandbox = await daemon.client.sandboxes.create({ network: { allow: ['models'] } });
   await sandbox.exec(['sh', '-c', resolver]);
   const slow = new ScriptedUpstream({
@@ -106,6 +106,7 @@ test('an answer that is on its way arrives whole though the daemon is killed and
   ]);
   await daemon.kill();
   await daemon.restart();
+  await sandbox.setNetwork({ allow: ['models', 'example.com'] });
   const { stdout } = await sandbox.exec([
     'sh',
     '-c',

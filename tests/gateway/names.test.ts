@@ -1,8 +1,9 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { NetworkConnection } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { gatewayPid } from './gateway-pid.ts';
 import { hostAddress, Internet, nameServer, server } from './internet.ts';
 
 const zone = {
@@ -178,13 +179,3 @@ test('the gateway has none of the rights of root over the machine', () => {
     expect(status).toMatch(new RegExp(`^${set}:\\s0+$`, 'm'));
   expect(status).toMatch(/^NoNewPrivs:\s1$/m);
 });
-
-/** The process that has its working directory in the home's part for the gateway. */
-function gatewayPid(home: string): number {
-  for (const name of readdirSync('/proc')) {
-    try {
-      if (/^\d+$/.test(name) && readlinkSync(`/proc/${name}/cwd`) === `${home}/gateway`) return Number(name);
-    } catch {}
-  }
-  throw new Error('no gateway runs');
-}

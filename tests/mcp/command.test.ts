@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { lstat, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CliHome } from '../e2e/cli-home.ts';
@@ -41,6 +43,20 @@ describe('coppice mcp', () => {
   });
 });
 
+test('a port that is taken is said at once, and not waited for', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const other = await CliHome.make({ listen: { port } });
+  try {
+    const result = await other.run(['mcp'], { input: '' });
+    expect(result.stderr).toContain(`:${port} is taken by another program`);
+  } finally {
+    server.close();
+    await other.remove();
+  }
+}, 50_000);
+
 describe('coppice mcp install', () => {
   const install = async (client: string, ...options: string[]) => {
     const result = await cli.run(['mcp', 'install', client, ...options], { env: { HOME: cli.directory } });
@@ -52,6 +68,20 @@ describe('coppice mcp install', () => {
     args: ['mcp'],
     env: { COPPICE_HOME: expect.any(String) },
   };
+
+  test('tells the client which daemon this command would have reached', async () => {
+    const env = {
+      HOME: cli.directory,
+      COPPICE_URL: 'https://far.example:8443',
+      COPPICE_TOKEN: 'cpt_0123456789abcdef',
+    };
+    const { stdout } = await cli.run(['mcp', 'install', 'cursor'], { env });
+    const { mcpServers } = JSON.parse(stdout.slice(stdout.indexOf('{'))) as {
+      mcpServers: { coppice: unknown };
+    };
+    const { COPPICE_URL, COPPICE_TOKEN } = env;
+    expect(mcpServers.coppice).toMatchObject({ env: { COPPICE_URL, COPPICE_TOKEN } });
+  });
 
   test.each([
     ['claude-code', '.mcp.json', 'mcpServers', server],

@@ -75,7 +75,12 @@ export const conformanceServer = (): Server => {
     }
     const exchange = new SingleExchange(response);
     const caller = {
-      principal: { tokenId: 'conformance', scope: { kind: 'admin' as const } },
+      principal: {
+        tokenId: 'conformance',
+        scope: { kind: 'admin' as const },
+        role: 'full' as const,
+        owner: null,
+      },
       session: 'conformance',
       signal: new AbortController().signal,
     };

@@ -40,6 +40,8 @@ export async function daemonWithGit(config: Readonly<Record<string, unknown>> = 
   try {
     await cp(await tinyImage(), root, { recursive: true, verbatimSymlinks: true });
     await chmod(root, 0o755);
+    // As in most images, so that it is the one that every sandbox gets.
+    await rm(join(root, 'workspace'), { recursive: true });
     for (const program of ['/usr/bin/git', '/usr/bin/base64']) await copyProgram(root, program);
     await mkdir(join(root, 'usr/lib/git-core'), { recursive: true });
     for (const name of ['git', 'git-upload-pack', 'git-receive-pack'])

@@ -129,7 +129,7 @@ test('a credential of set_env shows up nowhere, whatever the commands of the wor
   const leak = `echo "$GREETING $GIT_TOKEN"; echo 'https://x:${encoded}@host'; printf 'x-access-token:%s' "$GIT_TOKEN" | base64`;
 
   expect(await note('exec', { command: leak })).toMatchObject({
-    stdout: expect.stringMatching(/^hello \*\*\*\n/),
+    stdout: expect.stringMatching(/^hello \*\*\*hidden\*\*\*\n/),
   });
   await note('exec', { command: `{ ${leak}; } >&2; exit 3` });
   await note('exec', { command: `${leak}; exec sleep 1000`, timeout_secs: 0.5 });
@@ -148,7 +148,9 @@ test('a credential of set_env shows up nowhere, whatever the commands of the wor
   expect(await note('exec_poll', { job_id, wait_secs: 60 })).toMatchObject({
     stdout: expect.stringContaining('hello'),
   });
-  expect(await note('workspace_logs')).toMatchObject({ stderr: expect.stringContaining('hello ***') });
+  expect(await note('workspace_logs')).toMatchObject({
+    stderr: expect.stringContaining('hello ***hidden***'),
+  });
   said.push(await agent.client.readResource({ uri: `coppice://sandbox/leaky/job/${job_id}/log` }));
   said.push(await agent.client.listResources());
 
@@ -160,7 +162,7 @@ test('a credential of set_env shows up nowhere, whatever the commands of the wor
   );
   await note('file_write', { path: hook, mode: '0755', content: `#!/bin/sh\n{ ${leak}; } >&2\nexit 1\n` });
   await note('git_push');
-  expect(JSON.stringify(said.at(-1))).toContain('remote: hello ***');
+  expect(JSON.stringify(said.at(-1))).toContain('remote: hello ***hidden***');
   await note('git_push', {
     remote: `https://${secret.replace(/\W/g, '')}longenough:x-oauth-basic@nowhere.invalid/r`,
   });

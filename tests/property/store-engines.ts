@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { CopyingEngine, createDiskStore, type DiskStore, openPool, PoolServer } from '@coppice/store';
+import { CopyingEngine, createDiskStore, type DiskStore, openPool, PoolServer } from '@coppice/disks';
 
 const programPath = fileURLToPath(new URL('../../native/build/coppice-pool', import.meta.url));
 

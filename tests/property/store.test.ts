@@ -1,7 +1,7 @@
 import { lstat, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { applyMerge, FileContent, type LayeredTree, planMerge, UpperWriter } from '@coppice/store';
+import { applyMerge, FileContent, type LayeredTree, planMerge, UpperWriter } from '@coppice/disks';
 import { skipFor, whyNotMountable } from '@coppice/testkit';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -17,7 +17,8 @@ const framings = [declared(45 * 1024 * 1024), chunked];
 const pathOf = (route: Route, sandbox: string): string =>
   route.path
     .replace(':sandbox', sandbox)
-    .replaceAll(/:(job|terminal|port)/g, '1')
+    .replaceAll(/:(job|terminal|port|pull)/g, '1')
+    .replaceAll(':sha', '0'.repeat(40))
     .replaceAll(/:\w+/g, 'some');
 
 const chunk = (data: string): string => `${Buffer.byteLength(data).toString(16)}\r\n${data}\r\n`;

@@ -8,6 +8,55 @@ import { rawCall } from './raw-call.ts';
 
 const tools = Object.values(toolGroups).flat();
 
+/** As HTTP answers it, with everything filled in; what no route does is for administrators. */
+const httpRefuses = async (url: string, token: string, sandbox: string, action: Action): Promise<boolean> => {
+  const route = (routes as Record<string, Route>)[action];
+  if (route === undefined) return accessOf(action) === 'admin';
+  const path = route.path
+    .replace(':sandbox', sandbox)
+    .replaceAll(/:(job|terminal|port)/g, '4000')
+    .replaceAll(/:\w+/g, 'some');
+  const answer = await rawCall(url, {
+    method: route.method,
+    path,
+    token,
+    headers: { 'content-type': 'application/json' },
+    // Refused by every schema, so that nothing is done: who may call is decided before that.
+    body: '[]',
+  });
+  return answer.status === 403;
+};
+
+const expectSameThroughEveryDoor = async (
+  daemon: RunningDaemon,
+  agent: Agent,
+  token: string,
+  sandbox: string,
+): Promise<void> => {
+  const offered = new Set((await agent.client.listTools()).tools.map(({ name }) => name));
+  expect(tools.length).toBeGreaterThan(45);
+  for (const { name, actions } of tools) {
+    expect(actions.length, name).toBeGreaterThan(0);
+    const refused = (
+      await Promise.all(actions.map((action) => httpRefuses(daemon.url, token, sandbox, action)))
+    ).some((verdict) => verdict);
+    expect(offered.has(name), name).toBe(!refused);
+  }
+};
+
+describe.each([
+  ['of a project', 'full'],
+  ['of a project that looks only', 'read'],
+] as const)('a token %s', (_what, role) => {
+  test('may do the same through every door', async () => {
+    await using daemon = await RunningDaemon.start();
+    const box = await daemon.client.sandboxes.create({ name: 'box', project: 'web' });
+    const { secret } = await daemon.client.tokens.create({ name: 'web', scope: 'project:web', role });
+    await using agent = await Agent.overHttp(daemon, { token: secret });
+    await expectSameThroughEveryDoor(daemon, agent, secret, box.id);
+  });
+});
+
 describe('the token of a sandbox', () => {
   let daemon: RunningDaemon;
   let mine: Sandbox;
@@ -24,33 +73,8 @@ describe('the token of a sandbox', () => {
     await daemon?.[Symbol.asyncDispose]();
   });
 
-  /** As HTTP answers it, with everything filled in; what no route does is for administrators. */
-  const httpRefuses = async (action: Action): Promise<boolean> => {
-    const route = (routes as Record<string, Route>)[action];
-    if (route === undefined) return accessOf(action) === 'admin';
-    const path = route.path
-      .replace(':sandbox', mine.id)
-      .replaceAll(/:(job|terminal|port)/g, '4000')
-      .replaceAll(/:\w+/g, 'some');
-    const answer = await rawCall(daemon.url, {
-      method: route.method,
-      path,
-      token: mine.token,
-      headers: { 'content-type': 'application/json' },
-      // Refused by every schema, so that nothing is done: who may call is decided before that.
-      body: '[]',
-    });
-    return answer.status === 403;
-  };
-
   test('may do the same through every door: a tool is offered where HTTP allows all that it does', async () => {
-    const offered = new Set((await agent.client.listTools()).tools.map(({ name }) => name));
-    expect(tools.length).toBeGreaterThan(45);
-    for (const { name, actions } of tools) {
-      expect(actions.length, name).toBeGreaterThan(0);
-      const refused = (await Promise.all(actions.map(httpRefuses))).some((verdict) => verdict);
-      expect(offered.has(name), name).toBe(!refused);
-    }
+    await expectSameThroughEveryDoor(daemon, agent, mine.token!, mine.id);
   });
 
   test('cannot open ports, delete snapshots or see what grew from what by asking an agent’s way', async () => {

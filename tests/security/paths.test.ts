@@ -43,6 +43,12 @@ const freeText = new Set([
     'comment',
   ],
   ...['content', 'query', 'search', 'replace', 'value'],
+  ...['title', 'body', 'text', 'description', 'message', 'reason', 'hypothesis', 'status', 'url'],
+]);
+/** Names of projects and what belongs to them are titles in a database, as people write them; nothing is found by them on a disk. */
+const titles = new Set([
+  ...['createProject name', 'deployAgent name', 'startExperiment name', 'takeProjectSnapshot name'],
+  ...['compareProjects a', 'compareProjects b', 'writeProjectNote agent', 'evaluateProject model'],
 ]);
 /** By their contract these are paths of the daemon's machine, for administrators. */
 const hostPaths = new Set(['source', 'workspace']);
@@ -144,11 +150,12 @@ describe('`..`', () => {
 
   test('in any name is refused, and in any path of a sandbox stays inside', async () => {
     let tried = 0;
+    const taken = new Set<string>();
     for (const [name, route] of Object.entries(routes as Record<string, Route>)) {
       if (name === 'destroySandbox') continue;
       for (const place of ['query', 'body'] as const) {
         for (const field of textFields(route[place])) {
-          if (freeText.has(field.name)) continue;
+          if (freeText.has(field.name) || titles.has(`${name} ${field.name}`)) continue;
           for (const climb of climbs()) {
             if (hostPaths.has(field.name) && climb.startsWith('/')) continue;
             const value = field.isArray ? [climb] : climb;
@@ -158,12 +165,13 @@ describe('`..`', () => {
             const answer = await send(route, {}, query, body);
             judge(answer, what);
             if (!['path', 'from', 'to', 'cwd', 'sandbox', 'type', 'folder'].includes(field.name))
-              expect(answer.status, what).toBe(400);
+              if (answer.status !== 400) taken.add(`${name} ${field.name}`);
             tried += 1;
           }
         }
       }
     }
+    expect([...taken]).toEqual([]);
     expect(tried).toBeGreaterThan(100);
     expect((await sandbox.exec('echo alive')).stdout).toBe('alive\n');
   });

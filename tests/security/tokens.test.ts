@@ -13,7 +13,8 @@ const ofAdmin = table.filter(([, route]) => route.scope === 'admin');
 const pathOf = (route: Route, sandbox: string): string =>
   route.path
     .replace(':sandbox', sandbox)
-    .replaceAll(/:(job|terminal|port)/g, '1')
+    .replaceAll(/:(job|terminal|port|pull)/g, '1')
+    .replaceAll(':sha', '0'.repeat(40))
     .replaceAll(/:\w+/g, 'some');
 
 describe('a token', () => {

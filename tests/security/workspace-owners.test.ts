@@ -126,7 +126,7 @@ describe.each(cases)('a workspace of $whose in the driver $driver', ({ make, mis
     ]);
     const user = await shellIn(
       guest,
-      'cp /bin/cat mine; chmod 4711 mine; stat -c %a mine; chmod 4755 /bin/cat',
+      'cd /home/user; cp /bin/cat mine; chmod 4711 mine; stat -c %a mine; chmod 4755 /bin/cat',
       {
         user: 'user',
       },

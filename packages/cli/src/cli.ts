@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { Coppice, defaultHome } from '@coppice/sdk';
+import { Coppice, defaultHome, type EndpointOptions, findEndpoint } from '@coppice/sdk';
 import { JsonOutput } from './ui/json.ts';
 import type { Output } from './ui/output.ts';
 import { TextOutput } from './ui/text.ts';
@@ -58,11 +58,17 @@ export class Cli {
   }
 
   get coppice(): Coppice {
-    this.#coppice ??= new Coppice(
-      this.#givenHome === undefined ? {} : { home: this.#givenHome },
-      this.io.env,
-    );
+    this.#coppice ??= new Coppice(this.#endpoint, this.io.env);
     return this.#coppice;
+  }
+
+  /** The address of the daemon for programs that do not use its socket. */
+  get url(): URL {
+    return findEndpoint(this.#endpoint, this.io.env).url;
+  }
+
+  get #endpoint(): EndpointOptions {
+    return this.#givenHome === undefined ? {} : { home: this.#givenHome };
   }
 
   close(): void {

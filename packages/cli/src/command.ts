@@ -1,5 +1,5 @@
+import { asInterrupted, describeError } from '@coppice/console';
 import { Cli } from './cli.ts';
-import { asInterrupted, describeError } from './failure.ts';
 import { Interruption, onInterruption } from './interruption.ts';
 import { runProgram } from './program.ts';
 

@@ -1,11 +1,17 @@
+import {
+  asInterrupted,
+  describeError,
+  formatBytes,
+  formatCommand,
+  formatDuration,
+  printable,
+} from '@coppice/console';
 import type { Change, LineageNode } from '@coppice/protocol';
 import { CoppiceError, errorKinds } from '@coppice/protocol/errors';
 import { describe, expect, test } from 'vitest';
 import { daemonFailure } from '../src/daemon/daemon-failure.ts';
 import { exitCodeOf } from '../src/exit-code.ts';
-import { asInterrupted, describeError } from '../src/failure.ts';
 import { changeLine, changeSummary } from '../src/ui/changes.ts';
-import { formatBytes, formatCommand, formatDuration, printable } from '../src/ui/format.ts';
 import { drawLineage } from '../src/ui/lineage.ts';
 import { logLine } from '../src/ui/log-line.ts';
 import { describeNetwork } from '../src/ui/network.ts';
@@ -109,6 +115,8 @@ describe('lineage', () => {
   const node = (fields: Partial<LineageNode> & Pick<LineageNode, 'id' | 'kind'>): LineageNode => ({
     name: fields.id,
     parent: null,
+    grown_from: null,
+    merged: [],
     state: null,
     automatic: false,
     has_memory: false,

@@ -9,13 +9,17 @@ import type { Daemon } from './daemon.ts';
 import { Calls } from './doors/calls.ts';
 import { Connections } from './doors/connections.ts';
 import { Gate } from './doors/gate.ts';
+import { registerGit } from './doors/git/register-git.ts';
 import { createHandlers } from './doors/handlers.ts';
 import { HostCheck } from './doors/http/host-check.ts';
+import { PageFiles } from './doors/http/page-files.ts';
+import { registerPage } from './doors/http/register-page.ts';
 import { HttpServer, httpTimeouts } from './doors/http/server.ts';
 import { registerMcp } from './doors/mcp/register-mcp.ts';
-import { RateLimiter } from './doors/rate-limiter.ts';
 import { dropUnreadRest } from './doors/unread-rest.ts';
 import type { Log } from './host/log.ts';
+import { PageSessions } from './tokens/page-sessions.ts';
+import { RateLimiter } from './tokens/rate-limiter.ts';
 import { version } from './version.ts';
 
 export interface DaemonServerOptions {
@@ -65,8 +69,13 @@ export class DaemonServer {
       log.error({ err: error, where }, 'a call failed unexpectedly');
     const gate = new Gate({
       rateLimiter: new RateLimiter({ perSecond: limits.requests_per_s, burst: limits.burst }),
-      authenticate: (secret) => services.tokens.authenticate(secret),
-      sandboxId: (ref) => services.sandboxes.find(ref),
+      authenticate: (secret, cookie) =>
+        PageSessions.isKey(secret)
+          ? services.pageSessions.authenticate(secret, cookie)
+          : services.tokens.authenticate(secret),
+      sandbox: (ref) => services.sandboxes.find(ref),
+      snapshot: (ref) => services.snapshots.find(ref),
+      projectOfRun: (runId) => services.sandboxes.projectOfRun(runId),
     });
     const calls = new Calls(gate, createHandlers(services));
     const places = affordableConnections(limits.connections);
@@ -90,6 +99,12 @@ export class DaemonServer {
       transferDir: config.transfer_dir ?? home.transferDir,
       onInternalError,
     });
+    await registerGit(http, {
+      forge: services.forge,
+      gate,
+      stalledSenderMs: limits.stalled_sender_s * 1000,
+    });
+    registerPage(http, PageFiles.find(import.meta.dirname), services.pageSessions);
     connections.network.watch(http.app.server);
     const url = await http.app.listen({ ...config.listen }).catch((cause: NodeJS.ErrnoException) => {
       if (cause.code !== 'EADDRINUSE') throw cause;
@@ -102,6 +117,7 @@ export class DaemonServer {
         },
       );
     });
+    services.forge.servedAt(url);
     http.app.server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const beganMs = performance.now();
       dropUnreadRest(request, response);

@@ -1,30 +1,40 @@
+import type { Ending } from '@coppice/runtime';
 import { startChores } from './compose/chores.ts';
 import { type DaemonOptions, endMachines, type Kernel, openKernel } from './compose/kernel.ts';
 import { furnishRooms, type Rooms } from './compose/rooms.ts';
 import { servicesOf } from './compose/services.ts';
 import { homeToken } from './config/home-token.ts';
 import { backupOf } from './db/backup.ts';
+import type { DoorServices } from './door-services.ts';
 import type { Housekeeper } from './host/housekeeper.ts';
 import type { MetricsService } from './host/metrics-service.ts';
-import type { Ending } from './journal/long-work.ts';
 import { Recovery } from './journal/recovery.ts';
-import type { Services } from './services.ts';
+import { ProjectsRoom } from './projects/projects-room.ts';
 
 /** Everything that is in one daemon: opened from the kernel up, closed from the chores down. */
 export class Daemon {
-  readonly services: Services;
+  readonly services: DoorServices;
   /** Settles when recovery is done; calls are served before that, each waiting for its own sandbox at most. */
   readonly recovered: Promise<void>;
   readonly #kernel: Kernel;
   readonly #rooms: Rooms;
+  readonly #projects: ProjectsRoom;
   readonly #housekeeper: Housekeeper;
 
   private constructor(kernel: Kernel, rooms: Rooms, recovered: Promise<void>) {
     this.#kernel = kernel;
     this.#rooms = rooms;
     this.recovered = recovered;
-    this.services = servicesOf(rooms);
-    this.#housekeeper = startChores(kernel, rooms);
+    const services = servicesOf(rooms);
+    this.#projects = new ProjectsRoom({
+      ...kernel,
+      directory: kernel.home.projectsDir,
+      services,
+      mayDie: (point) => kernel.journal.step(point),
+    });
+    this.services = { ...services, projects: this.#projects };
+    this.#housekeeper = startChores(kernel, rooms, this.#projects, recovered);
+    rooms.feed.start();
   }
 
   static async open(options: DaemonOptions): Promise<Daemon> {
@@ -89,11 +99,17 @@ export class Daemon {
 
   /** From here on nothing happens by itself. */
   async #quieten(ending: Ending): Promise<void> {
-    const { ports, warm, sizer, machines, watch } = this.#rooms;
+    const { ports, warm, sizer, machines, watch, feed, budgetKeeper, runs } = this.#rooms;
+    this.#rooms.runWatch.close();
+    await this.#rooms.guardian.close();
+    await runs.close();
     await this.#kernel.work.close(ending);
     await this.recovered.catch(() => {});
     await this.#housekeeper.close();
+    await this.#projects.close();
     await watch.close();
+    await feed.close();
+    await budgetKeeper.close();
     await ports.close();
     await warm.close();
     await sizer.close();
@@ -103,13 +119,16 @@ export class Daemon {
 
 /** What waits until every sandbox is settled. */
 async function settleIn({ config }: Kernel, rooms: Rooms, forkSnapshots: readonly string[]): Promise<void> {
-  const { ports, snapshots, sizer, images, warm } = rooms;
+  const { ports, snapshots, sizer, images, warm, runs } = rooms;
   await ports.reopen();
+  runs.recover();
+  await rooms.guardian.recover();
   for (const id of forkSnapshots) await snapshots.prune(id);
   await snapshots.pruneAllUndos();
   await snapshots.pruneMerged();
   sizer.addUncounted();
   await images.remember(config.default_image);
+  await rooms.forge.sweep();
   warm.refillSoon();
 }
 

@@ -84,7 +84,7 @@ const accountOf = (env: NodeJS.ProcessEnv): DaemonOptions['account'] => ({
 });
 
 async function purge(home: Home, config: Config, log: Logger): Promise<void> {
-  const quiet = { ...config, warm_pool: 0 };
+  const quiet: Config = { ...config, warm_pool: 0, disks: { engine: 'auto' } };
   const programs = findPrograms(import.meta.dirname);
   const daemon = await Daemon.open({ home, config: quiet, programs, log, account: accountOf(process.env) });
   await daemon.purge();

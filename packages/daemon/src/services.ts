@@ -1,8 +1,10 @@
 import type {
+  Belonging,
   Budget,
   BuildEvent,
   buildContextSchema,
   buildImageSchema,
+  Caller,
   Costs,
   CreatedSandbox,
   CreateSandbox,
@@ -36,10 +38,12 @@ import type {
   mergeSchema,
   NetworkConnection,
   networkPatchSchema,
+  PageLink,
   PortForward,
   PushEvent,
   prunedImagesSchema,
   pruneImagesSchema,
+  Role,
   registryLoginSchema,
   removeBudgetQuery,
   restoredSchema,
@@ -51,18 +55,28 @@ import type {
   Snapshot,
   Stray,
   setBudgetSchema,
+  setSecretSchema,
+  TakenSnapshot,
   Token,
+  UsageEntry,
   updateSandboxSchema,
   updateSnapshotSchema,
+  Whoami,
 } from '@coppice/protocol';
 import type { LayerProgress, PushProgress } from '@coppice/runtime';
 import type { z } from 'zod';
+import type { BranchService } from './branches/branch-service.ts';
+import type { ForgeService } from './forge/forge-service.ts';
+import type { Guardian } from './guardian/guardian-service.ts';
+import type { RunWatch } from './health/run-watch.ts';
 import type { Health } from './host/health-service.ts';
 import type { ExecService } from './inside/exec-service.ts';
 import type { FileService } from './inside/file-service.ts';
 import type { JobService } from './inside/job-service.ts';
 import type { TerminalService } from './inside/terminal-service.ts';
 import type { Vault } from './notes/vault.ts';
+import type { InsideService } from './runs/inside-service.ts';
+import type { RunService } from './runs/run-service.ts';
 import type { Sessions } from './sessions/sessions.ts';
 
 /** Told how far a long operation is; called often, shows nothing by itself. */
@@ -72,6 +86,10 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   /** With which kind of token. Where nobody says, no more is allowed than to a sandbox's own. */
   readonly by?: Scope['kind'] | undefined;
+  /** Whose quota what is made counts against; null for administrators and the daemon itself. */
+  readonly owner?: string | null | undefined;
+  /** The run that what is made belongs to. */
+  readonly runId?: string | undefined;
   readonly progress?: Progress;
 }
 
@@ -93,13 +111,27 @@ export type PushedImage = Omit<Extract<PushEvent, { type: 'pushed' }>, 'type'>;
 export interface Principal {
   readonly tokenId: string;
   readonly scope: Scope;
+  readonly role: Role;
+  /** Whose quota what it makes counts against: its person, or itself; null for an administrator. */
+  readonly owner: string | null;
+  /** When the sign-in of a page ends; only of a page. */
+  readonly signedInUntilMs?: number;
+}
+
+/** What a page gets for the code of its link. */
+export interface SignedIn {
+  /** The page keeps it in a storage that belongs to this port alone. */
+  readonly key: string;
+  readonly cookie: string;
+  readonly expiresAtMs: number;
 }
 
 /** Everything the doors (HTTP, MCP) may call. Every `ref` is an id or a name. */
 export interface Services {
   readonly sandboxes: {
-    /** The id behind an id or a name; undefined where there is none. */
-    find(ref: string): string | undefined;
+    /** What the sandbox behind an id or a name belongs to; undefined where there is none. */
+    find(ref: string): Belonging | undefined;
+    projectOfRun(runId: string): string | undefined;
     /** What is written down of it, without measuring anything; throws not_found. */
     peek(ref: string): Sandbox;
     /** Values included, so for no answer: to know what must not be in one. */
@@ -107,10 +139,12 @@ export interface Services {
     create(input: CreateSandbox, options?: CallOptions): Promise<CreatedSandbox>;
     list(query: z.output<typeof listSandboxesQuery>): Promise<Sandbox[]>;
     get(ref: string): Promise<SandboxDetail>;
+    /** Of one project, or of all. */
+    usage(project?: string): Promise<UsageEntry[]>;
     update(ref: string, input: z.output<typeof updateSandboxSchema>): Promise<Sandbox>;
     start(ref: string): Promise<Sandbox>;
     stop(ref: string, graceS: number): Promise<Sandbox>;
-    pause(ref: string, keep: 'memory' | 'disk'): Promise<Sandbox>;
+    pause(ref: string, keep: 'memory' | 'disk', caller?: AbortSignal): Promise<Sandbox>;
     resume(ref: string): Promise<Sandbox>;
     destroy(ref: string): Promise<void>;
   };
@@ -119,8 +153,11 @@ export interface Services {
       ref: string,
       input: z.output<typeof createSnapshotSchema>,
       options?: CallOptions,
-    ): Promise<Snapshot>;
-    list(sandboxRef?: string): Promise<Snapshot[]>;
+    ): Promise<TakenSnapshot>;
+    /** Of one sandbox, or of a project, or all. */
+    list(of?: { readonly sandbox?: string; readonly project?: string | undefined }): Promise<Snapshot[]>;
+    /** What the snapshot belongs to; undefined where there is none. */
+    find(snapshotRef: string): Belonging | undefined;
     /** Labels of its sandbox: as they are, or as they were when it was taken where that is gone. */
     labels(snapshotRef: string): Readonly<Record<string, string>>;
     /** By id, or `sandbox:name`; with a sandbox given also by its name alone. */
@@ -171,7 +208,8 @@ export interface Services {
       signal?: AbortSignal,
     ): Promise<z.output<typeof fileDiffSchema>>;
     merge(into: string, input: z.output<typeof mergeSchema>, options?: CallOptions): Promise<Merged>;
-    lineage(): Promise<LineageNode[]>;
+    /** Of one project, or of all. */
+    lineage(project?: string): Promise<LineageNode[]>;
   };
   readonly git: {
     status(ref: string, query: z.output<typeof gitStatusQuery>, options?: CallOptions): Promise<GitStatus>;
@@ -187,7 +225,9 @@ export interface Services {
   readonly files: FileService;
   readonly notes: Vault;
   readonly gateway: {
-    setSecret(name: string, value: string): Promise<void>;
+    setCaller(ref: string, caller: Caller): Promise<Caller>;
+    callerOf(ref: string): Promise<Caller>;
+    setSecret(name: string, secret: z.output<typeof setSecretSchema>): Promise<void>;
     listSecrets(): Promise<Secret[]>;
     removeSecret(name: string): Promise<void>;
     costs(query: z.output<typeof costsQuery>): Promise<Costs>;
@@ -196,6 +236,9 @@ export interface Services {
     removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void>;
   };
   readonly sessions: Sessions;
+  readonly runs: RunService;
+  /** For programs in sandboxes, with the token of their run. */
+  readonly inside: InsideService;
   readonly network: {
     patch(ref: string, input: z.output<typeof networkPatchSchema>): Promise<Sandbox>;
     connections(
@@ -208,10 +251,18 @@ export interface Services {
     add(ref: string, guestPort: number, hostPort?: number): Promise<PortForward>;
     list(ref: string): Promise<PortForward[]>;
     remove(ref: string, guestPort: number): Promise<void>;
+    /** Until something inside takes connections there. */
+    wait(
+      ref: string,
+      guestPort: number,
+      timeoutMs: number,
+      signal?: AbortSignal,
+    ): Promise<{ port: number; waited_ms: number }>;
   };
   readonly images: {
-    list(): Promise<Image[]>;
-    get(ref: string): Promise<Image>;
+    /** `used_by` names what belongs to that project only, where one is given. */
+    list(project?: string): Promise<Image[]>;
+    get(ref: string, project?: string): Promise<Image>;
     make(input: z.output<typeof makeImageSchema>, options?: CallOptions): Promise<Image>;
     pull(name: string, options?: PullOptions): Promise<Image>;
     ensure(name: string, options?: PullOptions): Promise<Image>;
@@ -236,6 +287,14 @@ export interface Services {
     ): Promise<z.output<typeof registryLoginSchema>>;
     logout(registry: string): Promise<void>;
   };
+  readonly pageSessions: {
+    link(principal: Principal): PageLink;
+    /** Uses the code of a link up. */
+    open(code: string): SignedIn;
+    authenticate(key: string, cookie: string | undefined): Principal | undefined;
+    close(key: string): void;
+    describe(principal: Principal): Whoami;
+  };
   readonly tokens: {
     authenticate(secret: string): Principal | undefined;
     list(): Promise<Token[]>;
@@ -255,6 +314,10 @@ export interface Services {
       signal: AbortSignal,
     ): AsyncIterable<Event>;
   };
+  readonly forge: ForgeService;
+  readonly branches: BranchService;
+  readonly guardian: Guardian;
+  readonly runWatch: RunWatch;
   readonly doctor: { examine(): Promise<Doctor> };
   readonly health: { check(): Promise<Health> };
   readonly metrics: { text(): Promise<string> };

@@ -5,9 +5,9 @@ import { affordableConnections } from '../src/config/descriptors.ts';
 import { HostCheck } from '../src/doors/http/host-check.ts';
 import { openApiDocument } from '../src/doors/http/openapi.ts';
 import { toCoppiceError, toProblem } from '../src/doors/problem.ts';
-import { RateLimiter } from '../src/doors/rate-limiter.ts';
 import { outputText, unfinishedTail } from '../src/inside/output-text.ts';
 import { JsonShape } from '../src/text/json-shape.ts';
+import { RateLimiter } from '../src/tokens/rate-limiter.ts';
 import { version } from '../src/version.ts';
 
 const codeOf = (work: () => unknown): string => {

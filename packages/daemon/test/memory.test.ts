@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
-import { statfsSync } from 'node:fs';
+import { existsSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Sandbox } from '@coppice/sdk';
 import { describeWithMemory, eventually, RunningDaemon, SmallDisk } from '@coppice/testkit';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const runProgram = promisify(execFile);
 const capabilitiesOfRoot = 'sed -n s/^CapEff:.//p /proc/self/status';
@@ -22,8 +22,11 @@ describeWithMemory('memory', (driver) => {
   afterAll(() => daemon[Symbol.asyncDispose]());
 
   /** Counts in memory alone. Returns the number of its job. */
-  async function counting(sandbox: Sandbox): Promise<number> {
-    const { id } = await sandbox.jobs.start('i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done');
+  async function counting(sandbox: Sandbox, options: { keep_awake?: boolean } = {}): Promise<number> {
+    const { id } = await sandbox.jobs.start(
+      'i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done',
+      options,
+    );
     await eventually('it counts', async () => (await reached(sandbox, id)) > 0);
     return id;
   }
@@ -185,7 +188,7 @@ describeWithMemory('memory', (driver) => {
 
   test('an idle sandbox falls asleep and wakes on the next call', async () => {
     await using sandbox = await daemon.client.sandboxes.create({ idle_timeout_s: 1 });
-    const job = await counting(sandbox);
+    const job = await counting(sandbox, { keep_awake: false });
     const before = await reached(sandbox, job);
     await eventually('it sleeps', async () => {
       const [found] = await daemon.client.sandboxes.list({ state: 'paused' });
@@ -194,22 +197,46 @@ describeWithMemory('memory', (driver) => {
     await countsOn(sandbox, job, before);
   });
 
-  test('a job that asked to stay keeps its sandbox awake for as long as it speaks, through a restart; others do not', async () => {
-    await using talker = await daemon.client.sandboxes.create({ name: 'talker', idle_timeout_s: 2 });
+  test('a job that runs keeps its sandbox awake, silent too and through a restart, unless it was told otherwise', async () => {
+    await using worker = await daemon.client.sandboxes.create({ name: 'worker', idle_timeout_s: 2 });
     await using sleeper = await daemon.client.sandboxes.create({ name: 'sleeper', idle_timeout_s: 2 });
-    const talk = 'while :; do echo here; sleep 0.05; done';
-    const { id: job } = await talker.jobs.start(talk, { keep_awake: true });
-    await sleeper.jobs.start(talk);
+    const { id: job } = await worker.jobs.start('sleep 1000');
+    await sleeper.jobs.start('while :; do echo here; sleep 0.05; done', { keep_awake: false });
     const stateOf = async ({ id }: Sandbox) =>
       (await daemon.client.sandboxes.list()).find((sandbox) => sandbox.id === id)?.state;
     await daemon.kill();
     await daemon.restart();
     await eventually('the other sleeps', async () => (await stateOf(sleeper)) === 'paused');
-    expect(await stateOf(talker)).toBe('running');
-    await talker.jobs.kill(job);
+    expect(await stateOf(worker)).toBe('running');
+    await worker.jobs.kill(job);
     await eventually(
-      'so does the talker, once it is silent',
-      async () => (await stateOf(talker)) === 'paused',
+      'so does the worker, once its job ended',
+      async () => (await stateOf(worker)) === 'paused',
     );
+  });
+});
+
+describe('a default sandbox', () => {
+  test('can be checkpointed with the CRIU that set-up brought', async ({ skip }) => {
+    if (!existsSync(join(import.meta.dirname, '../../../.tools/criu/criu')))
+      skip('set-up could not get CRIU 4');
+    await using daemon = await RunningDaemon.start({ config: { criu: null } });
+    await using sandbox = await daemon.client.sandboxes.create();
+    expect(sandbox.memoryNotice).toBeUndefined();
+    expect((await sandbox.checkpoint()).has_memory).toBe(true);
+  });
+
+  test('says at once where its memory cannot be kept, and how it could be', async () => {
+    await using daemon = await RunningDaemon.start();
+    await eventually('the drivers were asked', async () => {
+      await using sandbox = await daemon.client.sandboxes.create();
+      return sandbox.memoryNotice !== undefined;
+    });
+    await using sandbox = await daemon.client.sandboxes.create();
+    expect(sandbox.memoryNotice).toMatch(
+      /^checkpoint, pause and sleep need memory .* container cannot here: CRIU/,
+    );
+    expect(sandbox.memoryNotice).toMatch(/--driver gvisor|coppice doctor/);
+    await expect(sandbox.checkpoint()).rejects.toMatchObject({ code: 'unsupported' });
   });
 });

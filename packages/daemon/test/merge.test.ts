@@ -141,6 +141,23 @@ describe('diff and merge', () => {
     expect(await run(source, 'cat /root/a')).toBe('theirs');
   });
 
+  test('a side is chosen for single paths, all of them or none are settled, and a path in no conflict is refused', async () => {
+    await using both = await pair();
+    const { source, fork } = both;
+    await run(fork, 'echo theirs > /root/a; echo theirs > /root/b');
+    await run(source, 'echo ours > /root/a; echo ours > /root/b');
+    const half = await failure(source.merge(fork, { choose: { '/root/a': 'theirs' } }));
+    expect(half.code).toBe('conflict');
+    const wrong = { '/root/a': 'theirs', '/root/b': 'ours', '/root/d': 'ours' } as const;
+    expect((await failure(source.merge(fork, { choose: wrong }))).message).toContain(
+      '/root/d is in no conflict',
+    );
+    expect(await run(source, 'cat /root/a /root/b')).toBe('ours\nours');
+    const merged = await source.merge(fork, { prefer: 'ours', choose: { '/root/a': 'theirs' } });
+    expect(merged.applied).toBe(true);
+    expect(await run(source, 'cat /root/a /root/b')).toBe('theirs\nours');
+  });
+
   test('a second merge brings only what changed since the first, also after a restart of the daemon', async () => {
     await using both = await pair();
     const { source, fork } = both;

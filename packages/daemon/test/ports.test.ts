@@ -54,6 +54,16 @@ describe('port forwards', () => {
   });
   afterAll(() => daemon[Symbol.asyncDispose]());
 
+  test('are waited for: until something listens there, and no longer than asked for', async () => {
+    const waited = sandbox.ports.wait(8181, { timeoutMs: 60_000 });
+    const refused = sandbox.ports.wait(8182, { timeoutMs: 100 });
+    expect(await code(refused)).toBe('timeout');
+    await sandbox.jobs.start(['perl', '-e', echoServer.replace('8080', '8181')]);
+    expect(await waited).toMatchObject({ port: 8181 });
+    expect(await sandbox.ports.wait(8181, { timeoutMs: 0 })).toMatchObject({ port: 8181 });
+    expect(await code(sandbox.ports.wait(0))).toBe('invalid_argument');
+  });
+
   test('a port of the host reaches a server inside, though the sandbox has no network', async () => {
     const { host_port: port, url } = await sandbox.ports.forward(8080);
     expect(url).toBe(`http://127.0.0.1:${port}`);

@@ -5,6 +5,8 @@ import { ControlServer } from './control/control-server.ts';
 import { Egress } from './egress/egress.ts';
 import { lookupBy } from './egress/reach.ts';
 import { ConfiguredModels } from './models/configured-models.ts';
+import { Authority } from './secrets/authority.ts';
+import { SecretKeeper } from './secrets/secret-keeper.ts';
 import { Secrets } from './secrets/secrets.ts';
 import { GatewayState } from './state.ts';
 
@@ -15,27 +17,34 @@ const optionsSchema = z.strictObject({
   names: z.cidrv4(),
   host: z.ipv4(),
   resolvers: z.array(z.string()),
+  /** Authorities in PEM that servers are held to, besides the well-known ones. */
+  trust: z.array(z.string()).default([]),
 });
 
-const { directory, version, names, host, resolvers } = optionsSchema.parse(JSON.parse(process.argv[2] ?? ''));
+const { directory, version, names, host, resolvers, trust } = optionsSchema.parse(
+  JSON.parse(process.argv[2] ?? ''),
+);
 // Paths from here on are short: a socket's may have 107 characters at most.
 chdir(directory);
 const state = new GatewayState('gateway.db');
 const secrets = new Secrets(state, 'secrets.key');
+const keeper = new SecretKeeper({ secrets, authority: Authority.open('authority.pem'), trust });
 const models = new ConfiguredModels({
   file: '../models.json',
   ledgerFile: 'ledger.db',
   secrets,
-  emit: () => {},
 });
 const egress = await Egress.open({
   state,
   names,
   host,
   lookup: lookupBy(resolvers),
+  keeper,
   now: Date.now,
+  emit: (event) => models.outbox.post(event),
   own: (request, response, policy) => {
-    if (mayAskModels(policy.allow)) return void models.handle(request, response, { sandbox: policy.sandbox });
+    if (mayAskModels(policy.allow))
+      return void models.handle(request, response, { sandbox: policy.sandbox, ...policy.caller });
     response.writeHead(403, { 'content-type': 'text/plain; charset=utf-8' });
     response.end('Coppice: this sandbox may not ask for models. Allow it: coppice net NAME --allow models\n');
   },
@@ -44,6 +53,7 @@ const control = new ControlServer({
   egress,
   models,
   secrets,
+  certificate: keeper.certificate,
   version,
   names,
   end: () => process.kill(process.pid, 'SIGTERM'),

@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS connections (
   began_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, sealed BLOB NOT NULL, changed_ms INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS secret_uses (name TEXT PRIMARY KEY REFERENCES secrets (name) ON DELETE CASCADE, body TEXT NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS connections_of_sandbox ON connections (sandbox, id);
 `;
 
@@ -45,6 +46,7 @@ export class GatewayState {
     this.#db = new Database(file);
     this.#db.pragma('journal_mode = WAL');
     this.#db.pragma('synchronous = NORMAL');
+    this.#db.pragma('foreign_keys = ON');
     // A secret that was removed or changed is not in the file any more.
     this.#db.pragma('secure_delete = ON');
     this.#db.exec(schema);
@@ -119,8 +121,23 @@ export class GatewayState {
       .all(sandbox, after, limit);
   }
 
-  setSecret(name: string, sealed: Buffer, changedMs: number): void {
-    this.#db.prepare('INSERT OR REPLACE INTO secrets VALUES (?, ?, ?)').run(name, sealed, changedMs);
+  /** `use` is the JSON of where it is put; left out it stays as it was, and null takes it away. */
+  setSecret(name: string, sealed: Buffer, changedMs: number, use: string | null | undefined): void {
+    this.#db.transaction(() => {
+      this.#db
+        .prepare(
+          `INSERT INTO secrets VALUES (?, ?, ?)
+           ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, changed_ms = excluded.changed_ms`,
+        )
+        .run(name, sealed, changedMs);
+      if (use === null) this.#db.prepare('DELETE FROM secret_uses WHERE name = ?').run(name);
+      else if (use !== undefined)
+        this.#db.prepare('INSERT OR REPLACE INTO secret_uses VALUES (?, ?)').run(name, use);
+    })();
+  }
+
+  secretUses(): { name: string; body: string }[] {
+    return this.#db.prepare<[], { name: string; body: string }>('SELECT name, body FROM secret_uses').all();
   }
 
   secret(name: string): Buffer | undefined {

@@ -119,7 +119,7 @@ describe('a budget', () => {
       expect(it.heard).toEqual([]);
       expect(it.gateway.calls()).toEqual([]);
       expect(it.gateway.events).toMatchObject([
-        { type: 'budget.exhausted', action: 'pause' },
+        { type: 'budget.threshold', percent: 100, action: 'pause', scope: 'home', spent_tokens: 0 },
         { type: 'model.refused', reason: 'limit_reached' },
       ]);
     },
@@ -133,9 +133,9 @@ describe('a budget', () => {
     await it.ask();
     const told = it.gateway.events.filter((event) => event.type.startsWith('budget.'));
     expect(told).toMatchObject([
-      { type: 'budget.warning', percent: 75, budget: { scope: 'agent', name: 'claude', spentTokens: 6_000 } },
-      { type: 'budget.warning', percent: 90, budget: { spentTokens: 7_200 } },
-      { type: 'budget.exhausted', action: 'stop' },
+      { type: 'budget.threshold', percent: 75, scope: 'agent', name: 'claude', spent_tokens: 6_000 },
+      { type: 'budget.threshold', percent: 90, spent_tokens: 7_200 },
+      { type: 'budget.threshold', percent: 100, action: 'stop' },
     ]);
   });
 

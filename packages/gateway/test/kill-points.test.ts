@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import { Budgets, openLedgerFile } from '../src/index.ts';
+import { Budgets, Outbox, openLedgerFile } from '../src/index.ts';
 import { close, listen, urlOf } from './running-gateway.ts';
 
 const program = fileURLToPath(new URL('./killed-gateway.ts', import.meta.url));
@@ -61,10 +61,12 @@ const lost = { outcome: 'lost', estimated: 1, output: 1000 };
 describe('a gateway that is killed', () => {
   test.each([
     ['before it is begun', false, undefined],
+    ['while it is begun', false, undefined],
     ['after it is begun', false, lost],
     ['when the upstream has it', true, lost],
     ['in the middle of the answer', true, lost],
     ['before it is settled', true, lost],
+    ['while it is settled', true, lost],
     ['after it is settled', true, known],
     ['while it is recovered', true, lost],
   ] as const)('%s loses no call that was billed, and counts none twice', async (step, isBilled, expected) => {
@@ -114,6 +116,17 @@ describe('a gateway that is killed', () => {
       expect(third.recovered).toBe(0);
       const database = openLedgerFile(file);
       const [call] = rows(file);
+      // What the daemon hears is what the ledger has, each once.
+      const { events } = new Outbox(database).page({ epoch: '', after: 0 }, 100);
+      const told = events.filter(({ event }) => event.type !== 'model.first_byte');
+      expect(told.map(({ event }) => event)).toMatchObject(
+        call === undefined
+          ? []
+          : [
+              { type: 'model.request', call: call.call, run: 'r' },
+              { type: 'model.settled', call: call.call, run: 'r', outcome: call.outcome },
+            ],
+      );
       const spent = call === undefined ? 0 : Number(call.input) + Number(call.output);
       expect(new Budgets(database).set({ scope: 'run', name: 'r', tokens: 10_000 })).toMatchObject({
         spentTokens: spent,

@@ -9,9 +9,11 @@ import {
   Budgets,
   Ledger,
   ModelGateway,
+  Outbox,
   openLedgerFile,
   Prices,
   type Settlement,
+  Sightings,
   Upstreams,
 } from '../src/index.ts';
 
@@ -22,30 +24,42 @@ const dieAt = (here: string): void => {
 };
 
 class DyingLedger extends Ledger {
+  #written = '';
+
+  override together<T>(work: () => T): T {
+    const result = super.together(work);
+    dieAt(`after it is ${this.#written}`);
+    return result;
+  }
+
   override begin(beginning: Beginning): number {
     dieAt('before it is begun');
     const id = super.begin(beginning);
-    dieAt('after it is begun');
+    dieAt('while it is begun');
+    this.#written = 'begun';
     return id;
   }
 
   override settle(id: number, settlement: Settlement): void {
     dieAt(settlement.outcome === 'lost' ? 'while it is recovered' : 'before it is settled');
     super.settle(id, settlement);
-    dieAt('after it is settled');
+    if (settlement.outcome !== 'lost') dieAt('while it is settled');
+    this.#written = 'settled';
   }
 }
 
 const database = openLedgerFile(file);
 const ledger = new DyingLedger(database);
-const recovered = ledger.recover();
+const outbox = new Outbox(database);
+const recovered = ledger.recover((event) => outbox.post(event));
 const gateway = new ModelGateway({
   ledger,
   budgets: new Budgets(database),
   prices: new Prices({ unknown: 'refuse', file: { models: { m: { input: 1, output: 10 } } } }),
   upstreams: new Upstreams({ upstreams: [{ name: 'u', kind: 'anthropic', url, retries: 0 }] }),
   keyOf: async () => 'key',
-  emit: () => {},
+  emit: (event) => outbox.post(event),
+  sightings: new Sightings(database),
 });
 const server = createServer((request, response) => {
   void gateway.handle(request, response, { sandbox: 'dev', run: 'r' });

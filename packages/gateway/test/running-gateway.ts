@@ -3,19 +3,20 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { GatewayEvent } from '@coppice/protocol';
 import {
-  type BudgetEvent,
   Budgets,
   type Caller,
   type GatewayLimits,
   Ledger,
   type LedgerDatabase,
-  type ModelEvent,
   ModelGateway,
   type ModelsConfig,
   openLedgerFile,
   Prices,
   type Recordings,
+  type Scripts,
+  Sightings,
   Upstreams,
 } from '../src/index.ts';
 
@@ -24,7 +25,7 @@ export interface RunningGateway extends AsyncDisposable {
   readonly database: LedgerDatabase;
   readonly ledger: Ledger;
   readonly budgets: Budgets;
-  readonly events: (ModelEvent | BudgetEvent)[];
+  readonly events: GatewayEvent[];
   /** Rows of both tables of the ledger, oldest first. */
   calls(): Record<string, unknown>[];
 }
@@ -37,6 +38,7 @@ interface Options {
   readonly limits?: Partial<GatewayLimits>;
   readonly now?: () => number;
   readonly recordings?: Recordings;
+  readonly scripts?: Scripts;
 }
 
 /** The key that upstreams of tests want; no client of a test ever has it. */
@@ -48,7 +50,7 @@ export async function startGateway(options: Options): Promise<RunningGateway> {
   const database = openLedgerFile(join(directory, 'ledger.db'));
   const now = options.now ?? Date.now;
   const ledger = new Ledger(database, now);
-  const events: (ModelEvent | BudgetEvent)[] = [];
+  const events: GatewayEvent[] = [];
   const budgets = new Budgets(database, { emit: (event) => events.push(event), now });
   const gateway = new ModelGateway({
     ledger,
@@ -58,7 +60,9 @@ export async function startGateway(options: Options): Promise<RunningGateway> {
     now,
     keyOf: async () => realKey,
     emit: (event) => events.push(event),
+    sightings: new Sightings(database, now),
     ...(options.recordings === undefined ? {} : { recordings: options.recordings }),
+    ...(options.scripts === undefined ? {} : { scripts: options.scripts }),
     ...(options.limits === undefined ? {} : { limits: options.limits }),
   });
   const server = await listen((request, response) => {

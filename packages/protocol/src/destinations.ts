@@ -9,7 +9,11 @@ export interface NameRule {
 
 export type Destination =
   | { readonly kind: 'block'; readonly block: string }
+  /** Not a place: a secret that the gateway puts into requests to the hosts that it belongs to. */
+  | { readonly kind: 'secret'; readonly secret: string }
   | { readonly kind: 'names'; readonly rules: readonly NameRule[] };
+
+export const secretNamePattern = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
 
 /** What a name means where it says no port: the web. */
 const webPorts = [80, 443];
@@ -52,6 +56,10 @@ const isName = (name: string): boolean => {
 /** What one entry of `allow` or `deny` means, or what is wrong with it. */
 export function parseDestination(text: string): Destination | { readonly problem: string } {
   if (blockSchema.safeParse(text).success) return { kind: 'block', block: text };
+  if (text.startsWith('secret:')) {
+    const secret = text.slice('secret:'.length);
+    return secretNamePattern.test(secret) ? { kind: 'secret', secret } : { problem: 'names no secret' };
+  }
   const [, written = '', portText] = /^([^:]*)(?::(.*))?$/s.exec(text) ?? [];
   const ports = portText === undefined ? webPorts : portOf(portText);
   if (ports === undefined) return { problem: 'names a port that is not between 1 and 65535' };
@@ -68,7 +76,7 @@ export function parseDestination(text: string): Destination | { readonly problem
   return {
     problem:
       'must be an IPv4 address, a block such as 198.51.100.0/24, a name such as example.com, *.example.com or ' +
-      `example.com:22, models, or one of ${Object.keys(presets).join(', ')}`,
+      `example.com:22, models, secret:NAME, or one of ${Object.keys(presets).join(', ')}`,
   };
 }
 
@@ -88,6 +96,8 @@ export const destinationSchema = z
 export interface Destinations {
   readonly blocks: readonly string[];
   readonly names: readonly NameRule[];
+  /** Secrets that may be used. */
+  readonly secrets: readonly string[];
 }
 
 /** Entries that the schema has passed, sorted by what they are. */
@@ -96,6 +106,7 @@ export function destinationsOf(entries: readonly string[]): Destinations {
   return {
     blocks: parsed.flatMap((entry) => (entry.kind === 'block' ? [entry.block] : [])),
     names: parsed.flatMap((entry) => (entry.kind === 'names' ? entry.rules : [])),
+    secrets: parsed.flatMap((entry) => (entry.kind === 'secret' ? [entry.secret] : [])),
   };
 }
 
@@ -121,4 +132,21 @@ export const modelVariables: Readonly<Record<string, string>> = {
   OPENAI_API_KEY: placeholderKey,
   GOOGLE_GEMINI_BASE_URL: `http://${modelsName}`,
   GEMINI_API_KEY: placeholderKey,
+};
+
+/** Where the guest finds what a sandbox with secrets trusts: in memory, on no disk and in no snapshot. */
+export const trustFiles = {
+  authority: '/run/coppice/authority.pem',
+  /** The authorities of the image, and ours. */
+  bundle: '/run/coppice/ca-certificates.pem',
+} as const;
+
+/** What programs look for to find whom they may trust. */
+export const trustVariables: Readonly<Record<string, string>> = {
+  NODE_EXTRA_CA_CERTS: trustFiles.authority,
+  DENO_CERT: trustFiles.authority,
+  SSL_CERT_FILE: trustFiles.bundle,
+  REQUESTS_CA_BUNDLE: trustFiles.bundle,
+  CURL_CA_BUNDLE: trustFiles.bundle,
+  GIT_SSL_CAINFO: trustFiles.bundle,
 };

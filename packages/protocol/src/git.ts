@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { refSchema } from './ids.ts';
 import { guestPathSchema } from './processes.ts';
+import { sandboxRefSchema } from './references.ts';
 
 /** Where a repository is unless a call says otherwise; a relative path starts there too. */
 export const workDirectory = '/workspace';
@@ -28,7 +28,7 @@ export const mergeStrategies = ['sequential', 'branch-per-source', 'cherry-pick'
 
 export const mergeCommitsSchema = z.strictObject({
   /** The forks whose commits are brought in, one after the other. */
-  from: z.array(refSchema).min(1).max(20),
+  from: z.array(sandboxRefSchema).min(1).max(20),
   /**
    * sequential: the commits of each fork are replayed in order, a fork with conflicts is left out whole; branch-per-source: each
    * fork becomes a branch `merge/<name>` and is merged by a merge commit; cherry-pick: commit by commit, those in conflict are

@@ -13,7 +13,15 @@ const base32 = (value: bigint, length: number): string => {
   return text;
 };
 
-export const idKinds = { sandbox: 'sb', snapshot: 'sn', image: 'img', token: 'tok' } as const;
+export const idKinds = {
+  sandbox: 'sb',
+  snapshot: 'sn',
+  image: 'img',
+  token: 'tok',
+  run: 'run',
+  message: 'msg',
+  repository: 'rp',
+} as const;
 export type IdKind = keyof typeof idKinds;
 
 /** Makes ids that sort by the time they were made, also within one millisecond and one process. */
@@ -51,6 +59,8 @@ export const sandboxIdSchema = id('sandbox');
 export const snapshotIdSchema = id('snapshot');
 export const imageIdSchema = id('image');
 export const tokenIdSchema = id('token');
+export const runIdSchema = id('run');
+export const messageIdSchema = id('message');
 
 /** Names people give: they stand in paths, URLs and tables, so they start with a letter or digit and hold no slash. */
 export const nameSchema = z
@@ -59,7 +69,13 @@ export const nameSchema = z
     /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/,
     'must be 1 to 63 letters, digits, `_`, `.` or `-`, starting with a letter or digit',
   )
-  .refine((name) => !/^(sb|sn|img|tok)_[0-9a-hjkmnp-tv-z]{26}$/.test(name), 'must not look like an id');
+  .refine(
+    (name) => !/^(sb|sn|img|tok|run|msg|rp)_[0-9a-hjkmnp-tv-z]{26}$/.test(name),
+    'must not look like an id',
+  );
 
 /** An id or a name. What it refers to is looked up; what cannot be either is refused at the door. */
 export const refSchema = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/, 'must be an id or a name');
+
+/** The project of whatever names none. */
+export const defaultProject = 'default';

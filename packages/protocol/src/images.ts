@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { imageIdSchema, refSchema } from './ids.ts';
+import { imageIdSchema } from './ids.ts';
+import { treeRefSchema } from './references.ts';
 
 /** An id or a name of an image. What is between the characters is judged where it is looked up. */
 export const imageRefSchema = z
@@ -56,7 +57,7 @@ export const importImageQuery = z.strictObject({
 
 export const commitImageSchema = z.strictObject({
   /** A snapshot, or a sandbox as it is now. */
-  from: refSchema,
+  from: treeRefSchema,
   /** With a tag, as in `docker tag`. */
   name: imageRefSchema,
   /** Goes into the history of the image. */

@@ -1,19 +1,53 @@
 import { z } from 'zod';
-import { nameSchema, sandboxIdSchema, tokenIdSchema } from './ids.ts';
+import { defaultProject, nameSchema, sandboxIdSchema, tokenIdSchema } from './ids.ts';
+import { sandboxRefSchema } from './references.ts';
 
-export const scopeSchema = z.union([
-  z.literal('admin'),
-  z.string().regex(/^sandbox:sb_[0-9a-hjkmnp-tv-z]{26}$/, 'must be `admin` or `sandbox:<id>`'),
-]);
-export const createTokenSchema = z.strictObject({
-  name: nameSchema,
-  scope: scopeSchema.default('admin'),
-  expires_in_s: z.int().min(1).max(315_360_000).optional(),
+export const scopeSchema = z
+  .string()
+  .regex(
+    /^(admin|project:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}|sandbox:sb_[0-9a-hjkmnp-tv-z]{26}|run:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}|branch:rp_[0-9a-hjkmnp-tv-z]{26}:[A-Za-z0-9][A-Za-z0-9._/@+-]{0,199})$/,
+    'must be `admin`, `project:<name>`, `sandbox:<id>`, `run:<id>` or `branch:<id of a repository>:<branch>`',
+  );
+export const roleSchema = z.enum(['full', 'read']);
+
+/** The most that may be there at once of what the tokens of one person made; null or left out: no limit of its own. */
+const quotaFields = {
+  sandboxes: z.int().min(0).max(1_000_000),
+  /** Promised to them together, running or not. */
+  memory_mb: z.int().min(0).max(1_000_000_000),
+  disk_mb: z.int().min(0).max(1_000_000_000_000),
+  snapshots: z.int().min(0).max(1_000_000),
+};
+export const quotaSchema = z.strictObject({
+  sandboxes: quotaFields.sandboxes.nullable().default(null),
+  memory_mb: quotaFields.memory_mb.nullable().default(null),
+  disk_mb: quotaFields.disk_mb.nullable().default(null),
+  snapshots: quotaFields.snapshots.nullable().default(null),
 });
+export type Quota = z.infer<typeof quotaSchema>;
+
+export const createTokenSchema = z
+  .strictObject({
+    name: nameSchema,
+    scope: scopeSchema.default(`project:${defaultProject}`),
+    /** `read` looks only: it changes nothing and runs nothing. */
+    role: roleSchema.default('full'),
+    /** Whose it is. Tokens of one person share what they made and its quota. */
+    person: nameSchema.optional(),
+    quota: quotaSchema.optional(),
+    expires_in_s: z.int().min(1).max(315_360_000).optional(),
+  })
+  .refine(({ quota, scope }) => quota === undefined || scope.startsWith('project:'), {
+    path: ['quota'],
+    message: 'is for tokens of a project',
+  });
 export const tokenSchema = z.object({
   id: tokenIdSchema,
   name: z.string(),
   scope: scopeSchema,
+  role: roleSchema,
+  person: z.string().nullable(),
+  quota: quotaSchema.nullable(),
   created_at: z.string(),
   expires_at: z.string().nullable(),
   last_used_at: z.string().nullable(),
@@ -34,7 +68,7 @@ export type Event = z.infer<typeof eventSchema>;
 const eventFilter = {
   /** 0: all that are kept. */
   after: z.coerce.number().int().min(0).default(0),
-  sandbox: z.string().max(128).optional(),
+  sandbox: sandboxRefSchema.optional(),
   type: z.string().max(64).optional(),
 };
 export const eventStreamQuery = z.strictObject(eventFilter);

@@ -32,10 +32,16 @@ export const execSchema = z.strictObject({
 });
 export type Exec = z.input<typeof execSchema>;
 
+/** What a sandbox may have too little of. */
+const ranOutSchema = z.enum(['memory', 'processes', 'disk']);
+export type RanOut = z.infer<typeof ranOutSchema>;
+
 export const exitSchema = z.object({
   exit_code: z.number().nullable(),
   signal: z.number().nullable(),
   timed_out: z.boolean(),
+  /** Of a command that failed while its sandbox ran out of that; not there where it did not, or where nobody watched. */
+  ran_out: ranOutSchema.optional(),
 });
 export type Exit = z.infer<typeof exitSchema>;
 
@@ -78,8 +84,8 @@ export const execStreamEventSchema = z.discriminatedUnion('type', [
 export const startJobSchema = z.strictObject({
   ...processFields,
   timeout_ms: z.int().min(1).max(604_800_000).optional(),
-  /** Output of this job counts as activity, so that the sandbox does not sleep while it works. */
-  keep_awake: z.boolean().default(false),
+  /** The sandbox does not fall asleep while the job runs. */
+  keep_awake: z.boolean().default(true),
 });
 export const jobSchema = z.object({
   id: z.number(),
@@ -128,8 +134,17 @@ export const terminalSchema = z.object({
 });
 export type Terminal = z.infer<typeof terminalSchema>;
 export const resizeTerminalSchema = z.strictObject({ cols: columns, rows: columns });
+export const attachTerminalQuery = z.strictObject({
+  /**
+   * `screen`: first the screen as it is, drawn by the daemon, with its colours and its cursor; then what follows, no further ahead
+   * than the client acknowledges. `bytes`: the last 64 KiB that the terminal wrote, then what follows.
+   */
+  show: z.enum(['bytes', 'screen']).default('bytes'),
+});
 /** Text messages a client may send on an attached terminal; binary ones are what is typed. */
 export const terminalControlSchema = z.discriminatedUnion('type', [
+  /** So many bytes more have been shown; only where a screen was asked for. */
+  z.strictObject({ type: z.literal('ack'), bytes: z.int().min(0).max(Number.MAX_SAFE_INTEGER) }),
   z.strictObject({ type: z.literal('resize'), cols: columns, rows: columns }),
   z.strictObject({ type: z.literal('signal'), signal: z.int().min(1).max(64) }),
 ]);

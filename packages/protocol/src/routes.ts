@@ -1,51 +1,33 @@
 import { z } from 'zod';
+import { branchRoutes } from './branches.ts';
 import * as files from './files.ts';
+import { forgeRoutes } from './forge-routes.ts';
 import * as gateway from './gateway.ts';
+import * as gatewayEvents from './gateway-events.ts';
 import * as git from './git.ts';
+import { guardianRoutes } from './guardian.ts';
 import { refSchema } from './ids.ts';
 import * as images from './images.ts';
 import * as machine from './machine.ts';
 import * as notes from './notes.ts';
+import { pageRoutes } from './page-routes.ts';
 import * as processes from './processes.ts';
+import { projectRoutes } from './project-routes.ts';
+import { sandboxRefSchema, snapshotRefSchema } from './references.ts';
+import { documentBytes, type Route } from './route.ts';
+import { runHealthRoutes } from './run-health.ts';
+import { runRoutes } from './run-routes.ts';
 import * as sandboxes from './sandboxes.ts';
 import * as sessions from './sessions.ts';
 import * as snapshots from './snapshots.ts';
 
-/** How the answer comes: one JSON document, a byte stream, server-sent events, or a WebSocket. */
-export type Answer = 'json' | 'bytes' | 'events' | 'socket' | 'text';
-
-/** `public`: no token; `sandbox`: an admin token or the sandbox's own; `admin`: an admin token. */
-export type Access = 'public' | 'sandbox' | 'admin';
-
-/** A JSON document in a body: what most calls need, what holds an environment, and what holds the content of files. */
-export const documentBytes = { usual: 65_536, environment: 4_194_304, content: 37_748_736 } as const;
-
-export interface Route {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  readonly path: string;
-  readonly tag: string;
-  readonly summary: string;
-  readonly scope: Access;
-  readonly answer: Answer;
-  readonly params?: z.ZodObject;
-  readonly query?: z.ZodObject;
-  readonly body?: z.ZodType;
-  /** The largest document it takes; `documentBytes.usual` where nothing is said. */
-  readonly bodyBytes?: number;
-  /** The body is a byte stream instead of JSON. */
-  readonly upload?: true;
-  /** Of the JSON document, or of each event. */
-  readonly result?: z.ZodType;
-  readonly status?: number;
-}
-
 const route = <const T extends Route>(definition: T): T => definition;
 
-const sandbox = z.strictObject({ sandbox: refSchema });
+const sandbox = z.strictObject({ sandbox: sandboxRefSchema });
 const number = z.coerce.number().int().min(1).max(4_294_967_295);
-const job = z.strictObject({ sandbox: refSchema, job: number });
-const terminal = z.strictObject({ sandbox: refSchema, terminal: number });
-const snapshot = z.strictObject({ snapshot: refSchema });
+const job = z.strictObject({ sandbox: sandboxRefSchema, job: number });
+const terminal = z.strictObject({ sandbox: sandboxRefSchema, terminal: number });
+const snapshot = z.strictObject({ snapshot: snapshotRefSchema });
 const image = z.strictObject({ image: images.imageRefSchema });
 const stray = z.strictObject({ stray: refSchema });
 const list = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
@@ -104,7 +86,7 @@ export const routes = {
     path: '/v1/sandboxes',
     tag: 'sandboxes',
     summary: 'List sandboxes',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     query: sandboxes.listSandboxesQuery,
     result: list(sandboxes.sandboxSchema),
@@ -114,7 +96,7 @@ export const routes = {
     path: '/v1/sandboxes',
     tag: 'sandboxes',
     summary: 'Create and start a sandbox',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     body: sandboxes.createSandboxSchema,
     bodyBytes: documentBytes.environment,
@@ -136,7 +118,7 @@ export const routes = {
     path: '/v1/sandboxes/:sandbox',
     tag: 'sandboxes',
     summary: 'Change name, labels, environment, limits or timeouts',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     body: sandboxes.updateSandboxSchema,
@@ -148,10 +130,20 @@ export const routes = {
     path: '/v1/sandboxes/:sandbox',
     tag: 'sandboxes',
     summary: 'Destroy a sandbox and its disk; its snapshots stay',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     result: machine.emptySchema,
+  }),
+  listUsage: route({
+    method: 'GET',
+    path: '/v1/usage',
+    tag: 'sandboxes',
+    summary: 'What sandboxes use now: processor, memory, disk, processes',
+    scope: 'project',
+    answer: 'json',
+    query: sandboxes.usageQuery,
+    result: list(sandboxes.usageEntrySchema),
   }),
   startSandbox: route({
     method: 'POST',
@@ -315,6 +307,7 @@ export const routes = {
     scope: 'sandbox',
     answer: 'socket',
     params: terminal,
+    query: processes.attachTerminalQuery,
   }),
   resizeTerminal: route({
     method: 'POST',
@@ -471,7 +464,7 @@ export const routes = {
     answer: 'json',
     params: sandbox,
     body: snapshots.createSnapshotSchema,
-    result: snapshots.snapshotSchema,
+    result: snapshots.takenSnapshotSchema,
     status: 201,
   }),
   listSandboxSnapshots: route({
@@ -489,8 +482,9 @@ export const routes = {
     path: '/v1/snapshots',
     tag: 'snapshots',
     summary: 'All snapshots',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
+    query: snapshots.listSnapshotsQuery,
     result: list(snapshots.snapshotSchema),
   }),
   getSnapshot: route({
@@ -498,7 +492,7 @@ export const routes = {
     path: '/v1/snapshots/:snapshot',
     tag: 'snapshots',
     summary: 'Inspect a snapshot',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: snapshot,
     result: snapshots.snapshotSchema,
@@ -508,7 +502,7 @@ export const routes = {
     path: '/v1/snapshots/:snapshot',
     tag: 'snapshots',
     summary: 'Keep an automatic snapshot for good; change name or note of any',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: snapshot,
     body: snapshots.updateSnapshotSchema,
@@ -519,7 +513,7 @@ export const routes = {
     path: '/v1/snapshots/:snapshot',
     tag: 'snapshots',
     summary: 'Delete a snapshot that nothing depends on',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: snapshot,
     result: machine.emptySchema,
@@ -529,7 +523,7 @@ export const routes = {
     path: '/v1/snapshots/:snapshot/export',
     tag: 'snapshots',
     summary: 'A snapshot or checkpoint as one file',
-    scope: 'admin',
+    scope: 'project',
     answer: 'bytes',
     params: snapshot,
     query: snapshots.exportQuery,
@@ -593,7 +587,7 @@ export const routes = {
     path: '/v1/snapshots/:snapshot/fork',
     tag: 'snapshots',
     summary: 'Grow sandboxes from a snapshot',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: snapshot,
     body: snapshots.forkSnapshotSchema,
@@ -606,7 +600,7 @@ export const routes = {
     path: '/v1/sandboxes/:sandbox/fork',
     tag: 'snapshots',
     summary: 'Grow sandboxes from a sandbox, in one step',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     body: snapshots.forkSandboxSchema,
@@ -619,7 +613,7 @@ export const routes = {
     path: '/v1/diff',
     tag: 'snapshots',
     summary: 'Files that differ between two snapshots or sandboxes',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     query: snapshots.diffQuery,
     result: snapshots.diffSchema,
@@ -629,7 +623,7 @@ export const routes = {
     path: '/v1/diff/file',
     tag: 'snapshots',
     summary: 'Unified diff of one file',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     query: snapshots.fileDiffQuery,
     result: snapshots.fileDiffSchema,
@@ -639,7 +633,7 @@ export const routes = {
     path: '/v1/sandboxes/:sandbox/merge',
     tag: 'snapshots',
     summary: 'Bring what changed in a fork into this sandbox, three-way',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     body: snapshots.mergeSchema,
@@ -662,13 +656,18 @@ export const routes = {
     tag: 'git',
     summary:
       'Bring commits of forks into the repository of this sandbox; can be repeated, in both directions',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     body: git.mergeCommitsSchema,
     bodyBytes: documentBytes.environment,
     result: git.mergedCommitsSchema,
   }),
+  ...forgeRoutes,
+  ...branchRoutes,
+  ...guardianRoutes,
+  ...runHealthRoutes,
+
   listSessions: route({
     method: 'GET',
     path: '/v1/sessions',
@@ -786,11 +785,33 @@ export const routes = {
     path: '/v1/lineage',
     tag: 'snapshots',
     summary: 'What grew from what',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
+    query: snapshots.lineageQuery,
     result: snapshots.lineageSchema,
   }),
 
+  setCaller: route({
+    method: 'PUT',
+    path: '/v1/sandboxes/:sandbox/caller',
+    tag: 'gateway',
+    summary: 'Say for which run, agent and project its calls to models count',
+    scope: 'admin',
+    answer: 'json',
+    params: sandbox,
+    body: gatewayEvents.callerSchema,
+    result: gatewayEvents.callerSchema,
+  }),
+  getCaller: route({
+    method: 'GET',
+    path: '/v1/sandboxes/:sandbox/caller',
+    tag: 'gateway',
+    summary: 'For which run, agent and project its calls to models count',
+    scope: 'admin',
+    answer: 'json',
+    params: sandbox,
+    result: gatewayEvents.callerSchema,
+  }),
   setSecret: route({
     method: 'PUT',
     path: '/v1/secrets/:secret',
@@ -865,7 +886,7 @@ export const routes = {
     path: '/v1/sandboxes/:sandbox/network',
     tag: 'network',
     summary: 'Change the network policy, also while it runs',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     body: sandboxes.networkPatchSchema,
@@ -887,7 +908,7 @@ export const routes = {
     path: '/v1/sandboxes/:sandbox/ports',
     tag: 'network',
     summary: 'Forward a port of the host to one inside',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: sandbox,
     body: sandboxes.forwardPortSchema,
@@ -904,14 +925,25 @@ export const routes = {
     params: sandbox,
     result: list(sandboxes.portForwardSchema),
   }),
+  waitForPort: route({
+    method: 'POST',
+    path: '/v1/sandboxes/:sandbox/ports/:port/wait',
+    tag: 'network',
+    summary: 'Wait until something inside listens on a port',
+    scope: 'sandbox',
+    answer: 'json',
+    params: z.strictObject({ sandbox: sandboxRefSchema, port: z.coerce.number().int().min(1).max(65535) }),
+    body: sandboxes.waitForPortSchema,
+    result: sandboxes.reachedPortSchema,
+  }),
   removePort: route({
     method: 'DELETE',
     path: '/v1/sandboxes/:sandbox/ports/:port',
     tag: 'network',
     summary: 'Remove a port forward',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
-    params: z.strictObject({ sandbox: refSchema, port: z.coerce.number().int().min(1).max(65535) }),
+    params: z.strictObject({ sandbox: sandboxRefSchema, port: z.coerce.number().int().min(1).max(65535) }),
     result: machine.emptySchema,
   }),
 
@@ -920,7 +952,7 @@ export const routes = {
     path: '/v1/images',
     tag: 'images',
     summary: 'List images',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     result: list(images.imageSchema),
   }),
@@ -1055,7 +1087,7 @@ export const routes = {
     path: '/v1/images/:image',
     tag: 'images',
     summary: 'Inspect an image',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: image,
     result: images.imageSchema,
@@ -1101,6 +1133,9 @@ export const routes = {
     params: z.strictObject({ token: refSchema }),
     result: machine.emptySchema,
   }),
+  ...runRoutes,
+  ...pageRoutes,
+  ...projectRoutes,
 } as const satisfies Record<string, Route>;
 
 export type Routes = typeof routes;

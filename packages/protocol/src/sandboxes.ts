@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { destinationSchema, destinationsOf } from './destinations.ts';
-import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
+import { nameSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
 import { imageRefSchema } from './images.ts';
+import { projectRefSchema, snapshotRefSchema, treeRefSchema } from './references.ts';
 
 const portSchema = z.int().min(1).max(65535);
 
@@ -9,10 +10,17 @@ const portSchema = z.int().min(1).max(65535);
 export const problemOfNames = (policy: {
   allow: readonly string[];
   deny: readonly string[];
-}): string | undefined =>
-  destinationsOf(policy.deny).names.length > 0 && destinationsOf(policy.allow).names.length === 0
-    ? "denies a name while no name is allowed; allow names first, '*' for all of them"
+}): string | undefined => {
+  const deny = destinationsOf(policy.deny);
+  const allow = destinationsOf(policy.allow);
+  if (deny.secrets.length > 0) return 'denies a secret; leave it out of what is allowed instead';
+  if (allow.names.length > 0) return undefined;
+  if (deny.names.length > 0)
+    return "denies a name while no name is allowed; allow names first, '*' for all of them";
+  return allow.secrets.length > 0
+    ? 'allows a secret while no name is allowed; allow its hosts too'
     : undefined;
+};
 
 export const networkPolicySchema = z
   .strictObject({
@@ -109,7 +117,7 @@ export const labelsSchema = z
   .record(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_./-]{0,62}$/, 'must be a label name'), z.string().max(256))
   .refine((labels) => Object.keys(labels).length <= 64, 'more than 64 labels');
 
-const limits = {
+export const sandboxLimits = {
   cpus: z.number().min(0.1).max(256),
   memory_mb: z.int().min(16).max(4_194_304),
   disk_mb: z.int().min(16).max(67_108_864),
@@ -122,15 +130,18 @@ export const driverNameSchema = z.enum(['container', 'gvisor']);
 export const idleActionSchema = z.enum(['pause', 'stop']);
 
 export const createSandboxSchema = z.strictObject({
+  /** Unique within its project. */
   name: nameSchema.optional(),
+  /** The project that it belongs to, for good; `default` where nothing is said. */
+  project: projectRefSchema.optional(),
   image: imageRefSchema.optional(),
   /** Grow it from this snapshot or checkpoint instead of an image. */
-  from: refSchema.optional(),
+  from: snapshotRefSchema.optional(),
   driver: driverNameSchema.optional(),
-  cpus: limits.cpus.optional(),
-  memory_mb: limits.memory_mb.optional(),
-  disk_mb: limits.disk_mb.optional(),
-  pids: limits.pids.optional(),
+  cpus: sandboxLimits.cpus.optional(),
+  memory_mb: sandboxLimits.memory_mb.optional(),
+  disk_mb: sandboxLimits.disk_mb.optional(),
+  pids: sandboxLimits.pids.optional(),
   env: environmentSchema.optional(),
   labels: labelsSchema.optional(),
   network: networkPolicySchema.optional(),
@@ -147,10 +158,10 @@ export const updateSandboxSchema = z.strictObject({
   labels: labelsSchema.optional(),
   /** For processes that start later. */
   env: environmentPatchSchema.optional(),
-  cpus: limits.cpus.optional(),
-  memory_mb: limits.memory_mb.optional(),
-  disk_mb: limits.disk_mb.optional(),
-  pids: limits.pids.optional(),
+  cpus: sandboxLimits.cpus.optional(),
+  memory_mb: sandboxLimits.memory_mb.optional(),
+  disk_mb: sandboxLimits.disk_mb.optional(),
+  pids: sandboxLimits.pids.optional(),
   idle_timeout_s: z.int().min(1).max(31_536_000).nullable().optional(),
   idle_action: idleActionSchema.optional(),
   max_lifetime_s: z.int().min(1).max(31_536_000).nullable().optional(),
@@ -175,6 +186,7 @@ export const portForwardSchema = z.object({
 export const sandboxSchema = z.object({
   id: sandboxIdSchema,
   name: z.string(),
+  project: z.string(),
   state: sandboxStateSchema,
   /** Why it failed, for people; null otherwise. */
   failure: z.string().nullable(),
@@ -205,6 +217,8 @@ export type Sandbox = z.infer<typeof sandboxSchema>;
 /** What creation and fork add to it; the token reaches this sandbox only and is shown once. */
 export const createdSandboxSchema = sandboxSchema.extend({
   token: z.string(),
+  /** Why checkpoint, pause and sleep will be refused, and what to do; null where memory is kept. */
+  memory_notice: z.string().nullable(),
   boot_ms: z.number(),
   from_pool: z.boolean(),
 });
@@ -235,12 +249,35 @@ export const sandboxDetailSchema = sandboxSchema.extend({
 });
 export type SandboxDetail = z.infer<typeof sandboxDetailSchema>;
 
+/** What sandboxes use now, without looking at their snapshots: cheap enough to ask for every second. */
+export const usageEntrySchema = z.object({
+  id: sandboxIdSchema,
+  name: z.string(),
+  project: z.string(),
+  state: sandboxStateSchema,
+  cpus: z.number(),
+  memory_mb: z.number(),
+  disk_mb: z.number(),
+  pids: z.number(),
+  /** Since a call last used it; null while one does. */
+  idle_s: z.number().nullable(),
+  usage: sandboxUsageSchema.nullable(),
+});
+export type UsageEntry = z.infer<typeof usageEntrySchema>;
+export const usageQuery = z.strictObject({ project: projectRefSchema.optional() });
+
+export const waitForPortSchema = z.strictObject({
+  timeout_ms: z.int().min(0).max(600_000).default(60_000),
+});
+export const reachedPortSchema = z.object({ port: portSchema, waited_ms: z.number() });
+
 export const listSandboxesQuery = z.strictObject({
   state: sandboxStateSchema.optional(),
   /** `key=value` or `key`; several separated by commas must all hold. */
   label: z.string().max(1024).optional(),
   image: imageRefSchema.optional(),
-  parent: refSchema.optional(),
+  parent: treeRefSchema.optional(),
+  project: projectRefSchema.optional(),
 });
 
 export const stopSandboxSchema = z.strictObject({ grace_s: z.number().min(0).max(300).default(5) });

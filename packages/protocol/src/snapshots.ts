@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { fileKindSchema } from './files.ts';
-import { nameSchema, refSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
+import { nameSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
 import { imageRefSchema } from './images.ts';
 import { guestPathSchema } from './processes.ts';
+import { projectRefSchema, sandboxRefSchema, snapshotRefSchema, treeRefSchema } from './references.ts';
 import { createdSandboxSchema, environmentSchema, labelsSchema, sandboxStateSchema } from './sandboxes.ts';
 
 export const createSnapshotSchema = z.strictObject({
@@ -28,6 +29,7 @@ export const snapshotSchema = z.object({
   /** The sandbox it is of; it may be gone while the snapshot lives on. */
   sandbox_id: sandboxIdSchema,
   sandbox_name: z.string(),
+  project: z.string(),
   /** The snapshot that the disk had grown from. */
   parent_id: snapshotIdSchema.nullable(),
   image: z.string(),
@@ -48,9 +50,14 @@ export const snapshotSchema = z.object({
 });
 export type Snapshot = z.infer<typeof snapshotSchema>;
 
+/** Directories of the host that are mounted there: they are shared, and no part of what is kept, forked or compared. */
+const leftOutSchema = z.array(z.string());
+export const takenSnapshotSchema = snapshotSchema.extend({ left_out: leftOutSchema });
+export type TakenSnapshot = z.infer<typeof takenSnapshotSchema>;
+
 export const restoreSchema = z.strictObject({
   /** By id, or by name within the sandbox that the call is about. */
-  snapshot: refSchema,
+  snapshot: snapshotRefSchema,
   /** Keep nothing of what is there now: the restore cannot be undone. */
   discard: z.boolean().default(false),
 });
@@ -79,21 +86,22 @@ export const forkSnapshotSchema = z.strictObject(forkFields);
 export const forkSandboxSchema = z.strictObject({
   ...forkFields,
   /** Fork from this snapshot of the sandbox instead of from what it is now. */
-  snapshot: refSchema.optional(),
+  snapshot: snapshotRefSchema.optional(),
   /** From now, with the memory of every process. */
   memory: z.boolean().default(false),
 });
 export const forkedSchema = z.object({
   snapshot_id: snapshotIdSchema,
   forks: z.array(createdSandboxSchema),
+  left_out: leftOutSchema,
   failures: z.array(z.object({ index: z.number(), name: z.string(), code: z.string(), message: z.string() })),
 });
 export type Forked = z.infer<typeof forkedSchema>;
 
 /** Each side is a snapshot (id, or `sandbox:name`) or a sandbox (as it is now). */
 export const diffQuery = z.strictObject({
-  from: refSchema,
-  to: refSchema,
+  from: treeRefSchema,
+  to: treeRefSchema,
   /** Only this, and what is below where it is a directory. */
   path: guestPathSchema.optional(),
   limit: z.coerce.number().int().min(1).max(100_000).default(10_000),
@@ -121,9 +129,14 @@ export const diffSchema = z.object({
   changes: z.array(changeSchema),
   truncated: z.boolean(),
   summary: changeSummarySchema,
+  left_out: leftOutSchema,
 });
 export type Diff = z.infer<typeof diffSchema>;
-export const fileDiffQuery = z.strictObject({ from: refSchema, to: refSchema, path: guestPathSchema });
+export const fileDiffQuery = z.strictObject({
+  from: treeRefSchema,
+  to: treeRefSchema,
+  path: guestPathSchema,
+});
 export const fileDiffSchema = z.object({
   path: z.string(),
   /** It is one on either side: ask for the list of what differs below it. */
@@ -135,9 +148,14 @@ export const fileDiffSchema = z.object({
 
 export const mergeSchema = z.strictObject({
   /** The fork whose changes since its base are brought in. */
-  from: refSchema,
+  from: sandboxRefSchema,
   /** Who wins where both changed the same path. Without it conflicts stop the merge and nothing is written. */
   prefer: z.enum(['ours', 'theirs']).optional(),
+  /** The same for single paths; it goes before `prefer`. A path that is in no conflict is refused. */
+  choose: z
+    .record(guestPathSchema, z.enum(['ours', 'theirs']))
+    .refine((choices) => Object.keys(choices).length <= 10_000, 'more than 10,000 paths')
+    .default({}),
   dry_run: z.boolean().default(false),
 });
 export const mergedSchema = z.object({
@@ -162,6 +180,10 @@ export const lineageNodeSchema = z.object({
   id: z.string(),
   name: z.string(),
   parent: z.string().nullable(),
+  /** The snapshot or image that its files grew from: of a sandbox, what it was last restored to, merged on or taken as. */
+  grown_from: z.string().nullable(),
+  /** Snapshots whose changes were merged into it. */
+  merged: z.array(z.string()),
   state: z.string().nullable(),
   /** A snapshot that Coppice took for itself. */
   automatic: z.boolean(),
@@ -187,8 +209,13 @@ export const exportQuery = z.strictObject({
   /** Carry the values of its environment, which may be secrets. Their names are always in the file. */
   env: flag(false),
 });
+export const listSnapshotsQuery = z.strictObject({ project: projectRefSchema.optional() });
+export const lineageQuery = z.strictObject({ project: projectRefSchema.optional() });
+
 export const importQuery = z.strictObject({
   name: nameSchema.optional(),
+  /** The project that it joins; the default one where nothing is said. */
+  project: projectRefSchema.optional(),
   /** Take the files alone where the memory in the file does not fit this machine. */
   disk_only: flag(false),
 });

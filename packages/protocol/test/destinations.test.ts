@@ -48,6 +48,7 @@ describe('a destination', () => {
     expect(destinationsOf(['example.com', '198.51.100.7'])).toEqual({
       blocks: ['198.51.100.7'],
       names: [{ pattern: 'example.com', ports: [80, 443] }],
+      secrets: [],
     });
   });
 

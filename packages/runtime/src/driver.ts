@@ -1,3 +1,4 @@
+import { CoppiceError } from '@coppice/protocol';
 import type { Guest } from './guest/guest.ts';
 import type { LinkListener } from './guest/link-keeper.ts';
 
@@ -48,6 +49,34 @@ export interface MachineUsage {
   readonly oomKills: number;
 }
 
+/** Who may want something given up besides its caller: the sandbox is to stop, it is to go, or this process ends. */
+export type Ending = 'stop' | 'destroy' | 'close';
+
+export interface GiveUp {
+  /** Nobody wants it any more. It ends as soon as that does no harm to what runs in the sandbox. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * The same with its reason's `ending`: where the sandbox stops or goes it ends at once, whatever that does to it; where this process
+   * ends, what another one can finish is left to that one (LeftBehind).
+   */
+  readonly ended?: AbortSignal | undefined;
+}
+
+export const endingOf = (ended: AbortSignal | undefined): Ending | undefined =>
+  (ended?.reason as { readonly ending?: Ending } | undefined)?.ending;
+
+/** How long the memory of a sandbox may take to be written, and to be brought back, where nobody says. */
+export const defaultMemoryMs = 600_000;
+
+/** It was neither done nor undone: whoever adopts the machine next settles it. */
+export class LeftBehind extends CoppiceError {}
+
+/** How often the kernel refused something for a limit, since the machine started. */
+export interface MachineRefusals {
+  readonly oomKills: number;
+  readonly pidsRefused: number;
+}
+
 export interface Machine {
   readonly id: string;
   /** On the host; its /proc/<pid>/ns/net is the sandbox's network namespace. */
@@ -67,16 +96,19 @@ export interface Machine {
   thaw(): Promise<void>;
   setLimits(limits: MachineLimits): Promise<void>;
   usage(): Promise<MachineUsage>;
+  /** Cheap enough to be asked for around every process. */
+  refusals(): MachineRefusals;
   /** Renames the machine from outside; absent where the guest's own setHostname may do it. */
   setHostname?(hostname: string): Promise<void>;
   /** Asks, then kills after the grace; when it returns no process, mount or cgroup of it is left. Idempotent. */
   stop(graceMs: number): Promise<void>;
   /**
    * Writes the memory of every process to the directory (new, on the same filesystem as the disks). While `frozen` runs the
-   * sandbox stands still, so a disk snapshot taken there is of the same instant. Whatever fails, the sandbox goes on. Not to
-   * be asked for where the driver refuses to keep memory.
+   * sandbox stands still, so a disk snapshot taken there is of the same instant. Whatever fails, the sandbox goes on; one that
+   * cannot, since it hangs with its processes in the hands of who writes them, ends. Not to be asked for where the driver refuses to
+   * keep memory.
    */
-  checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }>;
+  checkpoint(directory: string, frozen: () => Promise<void>, giveUp?: GiveUp): Promise<{ pauseMs: number }>;
 }
 
 export interface DriverHealth {
@@ -99,11 +131,15 @@ export interface Driver {
   /** True when the network namespace must be prepared before the start. */
   readonly needsNetns: boolean;
   probe(): Promise<DriverHealth>;
-  start(spec: MachineSpec): Promise<Machine>;
-  /** Finds a sandbox that an earlier daemon left running; undefined when it no longer runs or never did, and then nothing is left of it. */
-  adopt(spec: MachineSpec): Promise<Machine | undefined>;
-  /** Starts a machine from what checkpoint wrote; its disk is a copy of the one snapshotted with it. */
-  restore(spec: MachineSpec, checkpointDir: string): Promise<Machine>;
+  /** Once the signal is given, or it takes too long, it fails, and nothing of it is left. */
+  start(spec: MachineSpec, signal?: AbortSignal): Promise<Machine>;
+  /**
+   * Finds a sandbox that an earlier daemon left running; undefined when it no longer runs or never did, and then nothing is left of it.
+   * What writes its memory for that daemon is waited for, unless this is ended (see GiveUp).
+   */
+  adopt(spec: MachineSpec, ended?: AbortSignal): Promise<Machine | undefined>;
+  /** Starts a machine from what checkpoint wrote; its disk is a copy of the one snapshotted with it. The signal as for a start. */
+  restore(spec: MachineSpec, checkpointDir: string, signal?: AbortSignal): Promise<Machine>;
   /** Ends and cleans whatever runs under that id, also where it cannot be reached; nothing there is fine. */
   discard(id: string): Promise<void>;
   /** Ends and cleans every sandbox of this home that is not to be kept; returns the ids it removed. */

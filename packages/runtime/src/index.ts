@@ -1,12 +1,16 @@
 // Drivers
-export type {
-  Driver,
-  DriverHealth,
-  ImageRoot,
-  Machine,
-  MachineLimits,
-  MachineSpec,
-  MachineUsage,
+export {
+  type Driver,
+  type DriverHealth,
+  type Ending,
+  endingOf,
+  type GiveUp,
+  type ImageRoot,
+  LeftBehind,
+  type Machine,
+  type MachineLimits,
+  type MachineSpec,
+  type MachineUsage,
 } from './driver.ts';
 export { ContainerDriver, type ContainerDriverOptions } from './drivers/container/container-driver.ts';
 // gVisor driver

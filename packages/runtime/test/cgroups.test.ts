@@ -22,7 +22,7 @@ if (['cpu', 'memory', 'pids', 'cpuacct', 'freezer'].every((controller) => mounts
 
 async function makeGroup(layout: CgroupMounts): Promise<{ group: SandboxCgroup; child: ChildProcess }> {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-cgroups-'));
-  const home = new HomeCgroups(`coppice-${homeKey(directory)}`, layout);
+  const home = new HomeCgroups(`coppice-${homeKey(directory)}`, { mounts: layout });
   home.prepare();
   const group = home.group('sb_one');
   for (const directory of group.directories) mkdirSync(directory);
@@ -90,7 +90,7 @@ test.each(layouts)(
 );
 
 test('a machine without the controllers that limits need is refused by name', () => {
-  expect(() => new HomeCgroups('coppice-none', { v1: new Map(), v2: null })).toThrow(
+  expect(() => new HomeCgroups('coppice-none', { mounts: { v1: new Map(), v2: null } })).toThrow(
     expect.objectContaining({ code: 'unsupported', message: expect.stringContaining('memory') }),
   );
 });

@@ -1,12 +1,25 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
-import { DriverWorkbench, eventually, shellIn, tinyImage } from '@coppice/testkit';
+import { DriverWorkbench, eventually, guestProgram, shellIn, tinyImage } from '@coppice/testkit';
 import { expect, test } from 'vitest';
+import { HomeCgroups } from '../src/cgroups/home-cgroups.ts';
+import { firstIdOf } from '../src/drivers/container/id-slots.ts';
+import { Launcher } from '../src/drivers/container/launcher.ts';
+import { LauncherRecord } from '../src/drivers/container/launcher-record.ts';
 import { makeContainerDriver } from './container/make-container-driver.ts';
 
 const open = async () => DriverWorkbench.open(await tinyImage(), makeContainerDriver);
@@ -113,6 +126,43 @@ test('a directory that was made for a machine that never came to be is swept', a
   await bench.driver.sweep(new Set([machine.id]));
   expect(readdirSync(join(bench.home, 'run'))).toEqual([machine.id]);
   expect((await shellIn(machine.guest, 'echo alive')).stdout).toBe('alive\n');
+});
+
+test('what the launcher of a dead daemon still starts is swept too', async () => {
+  await using bench = await open();
+  const cgroups = new HomeCgroups(`coppice-${bench.homeKey}`);
+  cgroups.prepare();
+  const launcher = new Launcher({
+    program: guestProgram('coppice-launch'),
+    agent: () => guestProgram('coppice-agent'),
+    bubblewrap: '/usr/bin/bwrap',
+    v1Parents: cgroups.v1Parents,
+    standbys: 2,
+    onStarted: (pid) => new LauncherRecord(join(bench.home, 'launchers.json')).add(pid),
+  });
+  launcher.warmUp();
+  await eventually('processes stand by', () => launchers(bench.homeKey).length > 1);
+  const held = launchers(bench.homeKey);
+  for (const pid of held) process.kill(pid, 'SIGSTOP');
+  const { id, hostname, image, diskDir, limits } = bench.spec();
+  const runDir = join(bench.home, 'run', id);
+  mkdirSync(runDir, { recursive: true });
+  const group = cgroups.group(id);
+  const { v2Directory } = group;
+  const starting = launcher.start({
+    ...{ id, runDir, hostname, image, diskDir, v2Directory, settings: group.settings(limits) },
+    ...{ workspaceDir: undefined, workspaceIdentity: undefined, processors: undefined, shownCgroups: [] },
+    ...{ firstId: firstIdOf(0), memoryBytes: limits.memoryBytes },
+  });
+  starting.catch(() => {});
+  const closing = launcher.close();
+  const sweeping = bench.driver.sweep(new Set());
+  await eventually('what there is of it is swept', () => !existsSync(runDir));
+  // As when the launcher had its directory open already.
+  mkdirSync(runDir);
+  for (const pid of held) process.kill(pid, 'SIGCONT');
+  await Promise.all([closing, sweeping]);
+  expect(bench.remains(id)).toEqual([]);
 });
 
 test('a disk that failed is told from a file that cannot be read', async () => {

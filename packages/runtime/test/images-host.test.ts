@@ -206,7 +206,7 @@ describe('the host image of this machine', () => {
   });
 
   it('gives the user a workspace and a temporary directory', async () => {
-    expect(await stat(join(rootfs, 'workspace'))).toMatchObject({ uid: 1000, gid: 1000 });
+    expect(await stat(join(rootfs, 'workspace'))).toMatchObject({ uid: 0, gid: 0 });
     expect((await stat(join(rootfs, 'tmp'))).mode & 0o7777).toBe(0o1777);
   });
 });

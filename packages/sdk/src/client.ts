@@ -1,10 +1,15 @@
 import type { Costs, Diff, Doctor, LineageNode, RouteQuery, RouteResult } from '@coppice/protocol';
+import { Branches } from './branches.ts';
 import { Caller, type CallOptions } from './connection/caller.ts';
 import type { Transport } from './connection/transport.ts';
 import { Events } from './events.ts';
+import { Repositories } from './forge.ts';
 import { Budgets, Secrets } from './gateway.ts';
+import { Guardian } from './guardian.ts';
 import { Images } from './images.ts';
 import { Notes } from './notes.ts';
+import { Production, Projects } from './projects.ts';
+import { Runs } from './runs.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { Sessions } from './sessions.ts';
 import { Snapshots } from './snapshots.ts';
@@ -18,11 +23,17 @@ export class Client implements Disposable {
   readonly strays: Strays;
   readonly images: Images;
   readonly notes: Notes;
+  readonly runs: Runs;
   readonly sessions: Sessions;
   readonly tokens: Tokens;
   readonly events: Events;
   readonly secrets: Secrets;
   readonly budgets: Budgets;
+  readonly repositories: Repositories;
+  readonly projects: Projects;
+  readonly production: Production;
+  readonly branches: Branches;
+  readonly guardian: Guardian;
   readonly #caller: Caller;
 
   constructor(transport: Transport) {
@@ -32,15 +43,31 @@ export class Client implements Disposable {
     this.strays = new Strays(this.#caller);
     this.images = new Images(this.#caller);
     this.notes = new Notes(this.#caller);
+    this.runs = new Runs(this.#caller);
     this.sessions = new Sessions(this.#caller);
     this.tokens = new Tokens(this.#caller);
     this.events = new Events(this.#caller);
     this.secrets = new Secrets(this.#caller);
     this.budgets = new Budgets(this.#caller);
+    this.repositories = new Repositories(this.#caller);
+    this.projects = new Projects(this.#caller);
+    this.production = new Production(this.#caller);
+    this.branches = new Branches(this.#caller);
+    this.guardian = new Guardian(this.#caller);
   }
 
   health({ signal }: CallOptions = {}): Promise<RouteResult<'health'>> {
     return this.#caller.call('health', { signal });
+  }
+
+  /** Whose token this client calls with, and what it reaches. */
+  whoami({ signal }: CallOptions = {}): Promise<RouteResult<'whoami'>> {
+    return this.#caller.call('whoami', { signal });
+  }
+
+  /** A link that signs a browser in once, with the scope of this client's token. */
+  pageLink({ signal }: CallOptions = {}): Promise<RouteResult<'createPageLink'>> {
+    return this.#caller.call('createPageLink', { signal });
   }
 
   doctor({ signal }: CallOptions = {}): Promise<Doctor> {
@@ -79,8 +106,8 @@ export class Client implements Disposable {
   }
 
   /** What grew from what. */
-  async lineage({ signal }: CallOptions = {}): Promise<LineageNode[]> {
-    return (await this.#caller.call('lineage', { signal })).nodes;
+  async lineage({ signal, ...query }: RouteQuery<'lineage'> & CallOptions = {}): Promise<LineageNode[]> {
+    return (await this.#caller.call('lineage', { query, signal })).nodes;
   }
 
   close(): void {

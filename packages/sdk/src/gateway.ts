@@ -9,8 +9,13 @@ export class Secrets {
     this.#caller = caller;
   }
 
-  async set(name: string, value: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#caller.call('setSecret', { params: { secret: name }, body: { value }, signal });
+  /** With `use` it is put into requests of sandboxes that allow `secret:NAME`; without, it stays where it was put before. */
+  async set(
+    name: string,
+    value: string,
+    { signal, ...rest }: CallOptions & Pick<RouteBody<'setSecret'>, 'use'> = {},
+  ): Promise<void> {
+    await this.#caller.call('setSecret', { params: { secret: name }, body: { value, ...rest }, signal });
   }
 
   async list({ signal }: CallOptions = {}): Promise<Secret[]> {

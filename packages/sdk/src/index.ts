@@ -6,6 +6,7 @@ export {
   type DaemonRecord,
   defaultHome,
   type EndpointOptions,
+  findEndpoint,
   readDaemonRecord,
 } from './node/endpoint.ts';
 export { packContext } from './node/pack-context.ts';

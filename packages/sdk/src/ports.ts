@@ -1,4 +1,4 @@
-import type { PortForward } from '@coppice/protocol';
+import type { PortForward, RouteResult } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 
 /** Ports of the host that lead into one sandbox. */
@@ -25,6 +25,18 @@ export class Ports {
 
   async list({ signal }: CallOptions = {}): Promise<PortForward[]> {
     return (await this.#caller.call('listPorts', { params: { sandbox: this.#sandbox }, signal })).items;
+  }
+
+  /** Until something inside takes connections there; a minute unless told otherwise, then `timeout`. */
+  wait(
+    guestPort: number,
+    { timeoutMs, signal }: { readonly timeoutMs?: number | undefined } & CallOptions = {},
+  ): Promise<RouteResult<'waitForPort'>> {
+    return this.#caller.call('waitForPort', {
+      params: { sandbox: this.#sandbox, port: guestPort },
+      body: timeoutMs === undefined ? {} : { timeout_ms: timeoutMs },
+      signal,
+    });
   }
 
   async remove(guestPort: number, { signal }: CallOptions = {}): Promise<void> {

@@ -104,8 +104,8 @@ export class ProcessStream implements AsyncIterable<StreamedChunk>, AsyncDisposa
         if (event.type === 'started') this.#pid = event.pid;
         else if (event.type === 'error') throw errorFromStreamEvent(message);
         else {
-          const { exit_code, signal, timed_out } = event;
-          this.#exit.resolve({ exit_code, signal, timed_out });
+          const { type: _, ...exit } = event;
+          this.#exit.resolve(exit);
           return;
         }
       }

@@ -8,6 +8,7 @@ import type {
   SandboxDetail,
   Sandbox as SandboxInfo,
   Snapshot,
+  TakenSnapshot,
 } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import { Files } from './files/files.ts';
@@ -31,6 +32,8 @@ export interface Forks {
   readonly sandboxes: Sandbox[];
   /** Forks that did not come to be; the others did. */
   readonly failures: RouteResult<'forkSandbox'>['failures'];
+  /** Mounted directories of the host, which no fork has. */
+  readonly leftOut: readonly string[];
 }
 
 /** One sandbox. `await using` destroys it at the end of the block. */
@@ -44,6 +47,7 @@ export class Sandbox implements AsyncDisposable {
   readonly #caller: Caller;
   readonly #params: { readonly sandbox: string };
   readonly #token: string | undefined;
+  readonly #memoryNotice: string | undefined;
   #info: SandboxInfo | undefined;
 
   /** `ref`: its id, or a name that every call will look up. */
@@ -52,6 +56,7 @@ export class Sandbox implements AsyncDisposable {
     this.#info = info;
     // Told once, at creation; later answers about the sandbox lack it.
     this.#token = (info as CreatedSandbox | undefined)?.token;
+    this.#memoryNotice = (info as CreatedSandbox | undefined)?.memory_notice ?? undefined;
     this.id = ref;
     this.#params = { sandbox: ref };
     this.files = new Files(caller, ref);
@@ -59,6 +64,11 @@ export class Sandbox implements AsyncDisposable {
     this.jobs = new Jobs(caller, ref);
     this.terminals = new Terminals(caller, ref);
     this.ports = new Ports(caller, ref);
+  }
+
+  /** Why checkpoint, pause and sleep will be refused, and what to do; known to whoever created it, where they will be. */
+  get memoryNotice(): string | undefined {
+    return this.#memoryNotice;
   }
 
   get name(): string {
@@ -122,12 +132,12 @@ export class Sandbox implements AsyncDisposable {
     await this.#caller.call('destroySandbox', { params: this.#params, signal });
   }
 
-  snapshot({ signal, ...body }: SnapshotOptions = {}): Promise<Snapshot> {
+  snapshot({ signal, ...body }: SnapshotOptions = {}): Promise<TakenSnapshot> {
     return this.#caller.call('createSnapshot', { params: this.#params, body, signal });
   }
 
   /** A snapshot with the memory of every process. */
-  checkpoint(options: Omit<SnapshotOptions, 'memory'> = {}): Promise<Snapshot> {
+  checkpoint(options: Omit<SnapshotOptions, 'memory'> = {}): Promise<TakenSnapshot> {
     return this.snapshot({ ...options, memory: true });
   }
 
@@ -160,6 +170,15 @@ export class Sandbox implements AsyncDisposable {
     return this;
   }
 
+  /** For which run, agent and project its calls to models count. */
+  callsFor({ signal }: CallOptions = {}): Promise<RouteBody<'setCaller'>> {
+    return this.#caller.call('getCaller', { params: this.#params, signal });
+  }
+
+  async setCallsFor(whom: RouteBody<'setCaller'>, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('setCaller', { params: this.#params, body: whom, signal });
+  }
+
   /** What it reached by name and what was refused to it: what there is, then each as it comes, until the signal. */
   async *connections({
     after = 0,
@@ -189,4 +208,5 @@ export const forksOf = (caller: Caller, forked: RouteResult<'forkSandbox'>): For
   snapshotId: forked.snapshot_id,
   sandboxes: forked.forks.map((info) => new Sandbox(caller, info.id, info)),
   failures: forked.failures,
+  leftOut: forked.left_out,
 });

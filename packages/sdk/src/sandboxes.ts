@@ -1,4 +1,4 @@
-import type { RouteQuery, Sandbox as SandboxInfo } from '@coppice/protocol';
+import type { RouteQuery, Sandbox as SandboxInfo, UsageEntry } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { CreateOptions } from './options.ts';
 import { Sandbox } from './sandbox.ts';
@@ -17,6 +17,11 @@ export class Sandboxes {
 
   async list({ signal, ...query }: RouteQuery<'listSandboxes'> & CallOptions = {}): Promise<SandboxInfo[]> {
     return (await this.#caller.call('listSandboxes', { query, signal })).items;
+  }
+
+  /** What they use now: processor, memory, disk and processes; cheap enough for every second. */
+  async usage({ signal, ...query }: RouteQuery<'listUsage'> & CallOptions = {}): Promise<UsageEntry[]> {
+    return (await this.#caller.call('listUsage', { query, signal })).items;
   }
 
   /** By id or name. */

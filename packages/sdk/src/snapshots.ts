@@ -1,4 +1,4 @@
-import type { Imported, RouteBody, Snapshot } from '@coppice/protocol';
+import type { Imported, RouteBody, RouteQuery, Snapshot } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { UploadBody } from './connection/transport.ts';
 import { type Forks, forksOf } from './sandbox.ts';
@@ -19,8 +19,8 @@ export class Snapshots {
     this.#caller = caller;
   }
 
-  async list({ signal }: CallOptions = {}): Promise<Snapshot[]> {
-    return (await this.#caller.call('listSnapshots', { signal })).items;
+  async list({ signal, ...query }: RouteQuery<'listSnapshots'> & CallOptions = {}): Promise<Snapshot[]> {
+    return (await this.#caller.call('listSnapshots', { query, signal })).items;
   }
 
   get(snapshot: string, { signal }: CallOptions = {}): Promise<Snapshot> {

@@ -1,9 +1,14 @@
 import type { Exit, RouteParams } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { bytesOfText } from './connection/bytes.ts';
-import type { Caller } from './connection/caller.ts';
+import type { Caller, CallOptions } from './connection/caller.ts';
 import { errorFromStreamEvent } from './connection/problem.ts';
 import type { MessageSocket } from './connection/transport.ts';
+
+export interface AttachOptions extends CallOptions {
+  /** The screen as the daemon has kept it, rather than the last bytes. Acknowledge what was shown, or it stops. */
+  readonly screen?: boolean;
+}
 
 /** An attachment to a terminal. It first shows what was last on the screen; leaving it keeps the terminal running. */
 export class TerminalSession implements AsyncIterable<Uint8Array>, AsyncDisposable {
@@ -20,9 +25,10 @@ export class TerminalSession implements AsyncIterable<Uint8Array>, AsyncDisposab
   static async attach(
     caller: Caller,
     params: RouteParams<'attachTerminal'>,
-    signal?: AbortSignal,
+    { screen = false, signal }: AttachOptions = {},
   ): Promise<TerminalSession> {
-    const socket = await caller.transport.socket(caller.path('attachTerminal', params), signal);
+    const path = caller.path('attachTerminal', params, screen ? { show: 'screen' } : undefined);
+    const socket = await caller.transport.socket(path, signal);
     return new TerminalSession(socket, `terminal ${params.terminal} of sandbox ${params.sandbox}`);
   }
 
@@ -37,6 +43,11 @@ export class TerminalSession implements AsyncIterable<Uint8Array>, AsyncDisposab
 
   resize(cols: number, rows: number): Promise<void> {
     return this.#socket.send(JSON.stringify({ type: 'resize', cols, rows }));
+  }
+
+  /** So many bytes have been shown; of a screen, the next ones come for it. */
+  acknowledge(bytes: number): Promise<void> {
+    return this.#socket.send(JSON.stringify({ type: 'ack', bytes }));
   }
 
   kill(signal = 15): Promise<void> {
@@ -62,7 +73,8 @@ export class TerminalSession implements AsyncIterable<Uint8Array>, AsyncDisposab
         const event = JSON.parse(message) as { type: string } & Exit;
         if (event.type === 'error') throw errorFromStreamEvent(message);
         if (event.type === 'exit') {
-          this.#exit = { exit_code: event.exit_code, signal: event.signal, timed_out: event.timed_out };
+          const { type: _, ...exit } = event;
+          this.#exit = exit;
           return;
         }
       }

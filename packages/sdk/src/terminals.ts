@@ -1,7 +1,7 @@
 import type { Terminal } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { TerminalOptions } from './options.ts';
-import type { TerminalSession } from './terminal-session.ts';
+import type { AttachOptions, TerminalSession } from './terminal-session.ts';
 
 /** Terminals of one sandbox: a shell with a screen that can be left and joined again. */
 export class Terminals {
@@ -21,9 +21,9 @@ export class Terminals {
     return (await this.#caller.call('listTerminals', { params: { sandbox: this.#sandbox }, signal })).items;
   }
 
-  async attach(terminal: number, { signal }: CallOptions = {}): Promise<TerminalSession> {
+  async attach(terminal: number, options: AttachOptions = {}): Promise<TerminalSession> {
     const { TerminalSession } = await import('./terminal-session.ts');
-    return TerminalSession.attach(this.#caller, { sandbox: this.#sandbox, terminal }, signal);
+    return TerminalSession.attach(this.#caller, { sandbox: this.#sandbox, terminal }, options);
   }
 
   async resize(terminal: number, cols: number, rows: number, { signal }: CallOptions = {}): Promise<void> {

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -66,7 +67,7 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       await using bench = await open();
       const { guest } = await bench.start();
       const result = await shellIn(guest, 'id -u; id -g; pwd', { user: 'user' });
-      expect(result.stdout).toBe('1000\n1000\n/home/user\n');
+      expect(result.stdout).toBe('1000\n1000\n/workspace\n');
     });
 
     test('keeps its files over a stop and a start, with natural owners on the disk', async () => {
@@ -155,6 +156,23 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       expect(result.stdout).not.toBe(`${300 * mebibyte}\n`);
       expect((await machine.usage()).oomKills).toBeGreaterThan(0);
       expect((await shellIn(machine.guest, 'echo alive')).stdout).toBe('alive\n');
+    });
+
+    test('tells programs what its limits are, not what the machine has', async ({ skip }) => {
+      skip(availableParallelism() < 2, 'a machine with one processor has nothing to hide');
+      await using bench = await open();
+      const limits = { cpus: 0.5, memoryBytes: 192 * mebibyte, pids: 64 };
+      const machine = await bench.start({ limits });
+      const script =
+        'nproc; grep -E "^(MemTotal|SwapTotal)" /proc/meminfo | tr -s " "; cat /sys/devices/system/cpu/online';
+      const { stdout } = await shellIn(machine.guest, script);
+      expect(stdout.replace(/^(\d+)(-\1)?\n$/m, '$1\n')).toMatch(
+        /^1\nMemTotal: 196608 kB\nSwapTotal: 0 kB\n\d+(-\d+)?\n$/,
+      );
+      await shellIn(machine.guest, 'head -c 64M /dev/zero > /dev/shm/x');
+      const free = async () =>
+        Number((await shellIn(machine.guest, 'sed -n "s/MemFree: *//p" /proc/meminfo')).stdout.split(' ')[0]);
+      await eventually('what is taken is not free', async () => (await free()) < (192 - 64) * 1024);
     });
 
     test('has no more processes than its limit, which may be raised', async ({ skip }) => {

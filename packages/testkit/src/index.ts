@@ -9,6 +9,7 @@ export {
   runIn,
   shellIn,
 } from './driver-workbench.ts';
+export { describeForge, type ForgeBench, type ForgeTraits } from './forge-conformance.ts';
 export { guestProgram, installedProgram, whereMemoryIsFreed } from './guest-program.ts';
 export { homeKey } from './home-key.ts';
 export { HomeTraces } from './home-traces.ts';

@@ -76,6 +76,8 @@ export class RunningDaemon implements AsyncDisposable {
       warm_pool: 0,
       // A test that names an image that is not there must not ask a registry on the Internet.
       pull_missing_images: false,
+      // Whether memory is kept must not depend on what set-up could get; tests of it say so (memory-drivers.ts).
+      criu: '/nonexistent/criu',
       ...(image ? { default_image: 'tiny' } : {}),
       ...config,
     };

@@ -109,7 +109,7 @@ async function build(root: string, more: readonly string[]): Promise<void> {
 }
 
 async function locate(name: string): Promise<string> {
-  for (const directory of ['/usr/bin', '/bin', '/usr/sbin', '/sbin']) {
+  for (const directory of ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/lib/git-core']) {
     if (existsSync(join(directory, name))) return join(directory, name);
   }
   throw new Error(`this machine has no ${name} to put in the test image`);

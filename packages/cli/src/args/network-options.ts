@@ -1,4 +1,5 @@
 import { presets, type RouteBody } from '@coppice/protocol';
+import { CoppiceError } from '@coppice/protocol/errors';
 import type { Command } from 'commander';
 import { collect } from './key-value.ts';
 import { collectPorts } from './number.ts';
@@ -19,7 +20,7 @@ export const addNetworkOptions = (command: Command): Command =>
     .option('--allow-port <port>', 'reach only these ports (repeatable); names need 53 too', collectPorts)
     .option(
       '--allow <destination>',
-      'reach only this: a name, *.name, name:port, IPv4 address or block, or one of ' +
+      'reach only this: a name, *.name, name:port, IPv4 address or block, models, secret:NAME, or one of ' +
         `${Object.keys(presets).join(', ')} (repeatable)`,
       collect,
     )
@@ -31,7 +32,19 @@ export const addNetworkOptions = (command: Command): Command =>
     );
 
 /** Only what was said on the command line. */
-export const networkPatch = (options: NetworkOptions): RouteBody<'setNetwork'> => ({
+export const networkPatch = (options: NetworkOptions): RouteBody<'setNetwork'> => {
+  if (options.internet && (options.allow ?? []).length > 0)
+    throw new CoppiceError(
+      'invalid_argument',
+      'with --allow a sandbox reaches only what is named, so --internet would mean nothing',
+      {
+        hint: 'Leave out --internet, or --allow. --deny keeps it from some of the internet.',
+      },
+    );
+  return patchOf(options);
+};
+
+const patchOf = (options: NetworkOptions): RouteBody<'setNetwork'> => ({
   ...(options.internet === undefined ? {} : { allow_internet: options.internet }),
   ...(options.interSandbox === undefined ? {} : { allow_inter_sandbox: options.interSandbox }),
   ...(options.allowPort === undefined ? {} : { allowed_ports: options.allowPort }),

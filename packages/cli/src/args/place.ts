@@ -4,11 +4,16 @@ export type Place =
   | { readonly kind: 'sandbox'; readonly sandbox: string; readonly path: string }
   | { readonly kind: 'pipe' };
 
-/** `name:path` is in a sandbox; a slash before the first colon, or no colon, means this machine. */
+const inProject = /^[A-Za-z0-9][A-Za-z0-9_.-]*\/[A-Za-z0-9][A-Za-z0-9_.-]*:\//;
+
+/**
+ * `name:path` and `project/name:/path` are in a sandbox; any other slash before the first colon, or no colon, means this machine.
+ */
 export const parsePlace = (text: string): Place => {
   if (text === '-') return { kind: 'pipe' };
   const colon = text.indexOf(':');
   const slash = text.indexOf('/');
-  if (colon <= 0 || (slash >= 0 && slash < colon)) return { kind: 'host', path: text };
+  if (colon <= 0 || (slash >= 0 && slash < colon && !inProject.test(text)))
+    return { kind: 'host', path: text };
   return { kind: 'sandbox', sandbox: text.slice(0, colon), path: text.slice(colon + 1) || '.' };
 };

@@ -3,13 +3,14 @@ import type { RouteBody } from '@coppice/protocol';
 import { type Command, Option } from 'commander';
 import type { Cli } from '../cli.ts';
 import { parseDurationSeconds } from './duration.ts';
-import { collectEnv, collectLabels } from './key-value.ts';
+import { collect, collectEnv, collectLabels } from './key-value.ts';
 import { addNetworkOptions, type NetworkOptions, networkPatch } from './network-options.ts';
 import { parseNumber, parseWhole } from './number.ts';
 import { parseMegabytes } from './size.ts';
 
 export interface SandboxOptions extends NetworkOptions {
   readonly image?: string;
+  readonly project?: string;
   readonly from?: string;
   readonly driver?: 'container' | 'gvisor';
   readonly cpus?: number;
@@ -22,6 +23,8 @@ export interface SandboxOptions extends NetworkOptions {
   readonly idleAction?: 'pause' | 'stop';
   readonly maxLifetime?: number;
   readonly workspace?: string;
+  readonly copyIn?: string[];
+  readonly clone?: string;
 }
 
 export const addLimitOptions = (command: Command): Command =>
@@ -37,6 +40,7 @@ export const addSandboxOptions = (command: Command, cli: Cli): Command =>
     addLimitOptions(
       command
         .option('-i, --image <image>', 'image to start from, pulled if it is not here (default: host)')
+        .option('--project <project>', 'project that it belongs to (default: default)')
         .option('--from <snapshot>', 'grow it from a snapshot or checkpoint')
         .addOption(new Option('--driver <driver>', 'what isolates it').choices(['container', 'gvisor'])),
     )
@@ -49,14 +53,29 @@ export const addSandboxOptions = (command: Command, cli: Cli): Command =>
       .option('--idle-timeout <time>', 'sleep after this long without use', parseDurationSeconds)
       .addOption(new Option('--idle-action <action>', 'what sleep means').choices(['pause', 'stop']))
       .option('--max-lifetime <time>', 'destroy it after this long', parseDurationSeconds)
-      .option('--workspace <dir>', 'worktree of this machine that becomes /workspace'),
+      .option(
+        '--copy-in <dir[:path]>',
+        'copy a directory of this machine in (default path: /workspace; repeatable)',
+        collect,
+      )
+      .option('--clone <dir[:path]>', 'clone a repository of this machine in, on a branch of its own')
+      .option(
+        '--workspace <dir>',
+        'mount a directory of this machine at /workspace: shared, and not part of snapshots',
+      ),
   );
 
-export const createBody = (name: string | undefined, options: SandboxOptions): RouteBody<'createSandbox'> => {
-  const { image, from, driver, cpus, memory, disk, pids, env, label } = options;
+export const createBody = (
+  name: string | undefined,
+  options: SandboxOptions,
+  labels: Record<string, string> = {},
+): RouteBody<'createSandbox'> => {
+  const { image, from, driver, cpus, memory, disk, pids, env } = options;
+  const asked = { ...labels, ...options.label };
   const network = networkPatch(options);
   const body: RouteBody<'createSandbox'> = {
     name,
+    project: options.project,
     image,
     from,
     driver,
@@ -65,7 +84,7 @@ export const createBody = (name: string | undefined, options: SandboxOptions): R
     disk_mb: disk,
     pids,
     env,
-    labels: label,
+    labels: Object.keys(asked).length === 0 ? undefined : asked,
     network: Object.keys(network).length === 0 ? undefined : network,
     idle_timeout_s: options.idleTimeout,
     idle_action: options.idleAction,

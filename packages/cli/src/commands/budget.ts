@@ -21,6 +21,7 @@ const parseDollars = (text: string): number => {
   return Math.round(Number(text) * 1e6);
 };
 
+const actions: readonly Budget['action'][] = ['refuse', 'pause', 'stop'];
 const scopes = ['sandbox', 'run', 'agent', 'project', 'home'] as const;
 
 const keyOf = (scope: Scope, { name, daily }: Key) => {
@@ -57,16 +58,28 @@ export const define: DefineCommand = (program, cli) => {
     .argument('[name]', 'whose; none for home')
     .option('--usd <dollars>', 'in money', parseDollars)
     .option('--tokens <count>', 'in tokens', parseWhole)
+    .addOption(
+      new Option(
+        '--then <action>',
+        'what happens to its sandboxes at the limit; calls are refused in any case',
+      )
+        .choices(actions)
+        .default('refuse'),
+    )
     .addOption(daily())
     .addHelpText(
       'after',
-      examples('coppice budget set sandbox dev --usd 2', 'coppice budget set home --usd 20 --daily'),
+      examples(
+        'coppice budget set sandbox dev --usd 2 --then pause',
+        'coppice budget set project web --usd 50',
+        'coppice budget set home --usd 20 --daily',
+      ),
     )
     .action(
       async (
         scope: string,
         name: string | undefined,
-        options: { usd?: number; tokens?: number; daily?: boolean },
+        options: { usd?: number; tokens?: number; daily?: boolean; then: Budget['action'] },
       ) => {
         if (options.usd === undefined && options.tokens === undefined)
           throw new CoppiceError(
@@ -78,7 +91,12 @@ export const define: DefineCommand = (program, cli) => {
           daily: options.daily ?? false,
         });
         const set = await cli.coppice.budgets.set(
-          { ...key, micros: options.usd ?? null, tokens: options.tokens ?? null },
+          {
+            ...key,
+            micros: options.usd ?? null,
+            tokens: options.tokens ?? null,
+            action: options.then,
+          },
           { signal: cli.signal },
         );
         cli.out.result(set, () => `${scope} ${name ?? ''}: ${spent(set)} spent`.replace(' :', ':'));
@@ -86,8 +104,8 @@ export const define: DefineCommand = (program, cli) => {
     );
   verb(budget, 'ls', 'List budgets and what of them is spent').action(async () => {
     const budgets = await cli.coppice.budgets.list({ signal: cli.signal });
-    const rows = budgets.map((each) => [each.scope, each.name || '-', each.period, spent(each)]);
-    cli.out.result(budgets, () => table(['SCOPE', 'NAME', 'PERIOD', 'SPENT'], rows, 'No budgets.'));
+    const rows = budgets.map((each) => [each.scope, each.name || '-', each.period, spent(each), each.action]);
+    cli.out.result(budgets, () => table(['SCOPE', 'NAME', 'PERIOD', 'SPENT', 'THEN'], rows, 'No budgets.'));
   });
   verb(budget, 'rm', 'Take a limit away')
     .argument('<scope>', scopes.join(', '))

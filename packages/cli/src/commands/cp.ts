@@ -1,9 +1,9 @@
 import { pipeline } from 'node:stream/promises';
+import { formatBytes } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parsePlace } from '../args/place.ts';
 import type { Cli } from '../cli.ts';
 import { copyBetween, download, upload } from '../transfer.ts';
-import { formatBytes } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 const copy = async (

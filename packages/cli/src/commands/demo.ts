@@ -108,8 +108,22 @@ class Demo {
 }
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'demo', 'Show it: create, break, restore, fork, diff, merge, clean up').action(async () => {
-    const steps = await new Demo(cli).run();
-    cli.out.result({ steps }, () => 'That was it. Your turn: coppice create dev');
-  });
+  verb(program, 'demo', 'Show it: create, break, restore, fork, diff, merge, clean up')
+    .argument(
+      '[what]',
+      '`projects`: try three variants of an agent, promote the winner, roll back what is worse',
+    )
+    .action(async (what: string | undefined) => {
+      if (what !== undefined && what !== 'projects')
+        throw new CoppiceError('invalid_argument', `there is no demo of ${what}`, {
+          hint: 'There are: coppice demo, coppice demo projects',
+        });
+      const demo =
+        what === undefined
+          ? new Demo(cli)
+          : new (await import('../projects/projects-demo.ts')).ProjectsDemo(cli);
+      const steps = await demo.run();
+      const next = what === undefined ? 'coppice create dev' : 'coppice project create "My Experiment"';
+      cli.out.result({ steps }, () => `That was it. Your turn: ${next}`);
+    });
 };

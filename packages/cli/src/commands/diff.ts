@@ -1,6 +1,7 @@
+import { printable, printableName } from '@coppice/console';
 import { parseWhole } from '../args/number.ts';
 import { changeLine, changeSummary } from '../ui/changes.ts';
-import { printable, printableName } from '../ui/format.ts';
+import { noteLeftOut } from '../ui/left-out.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -42,6 +43,7 @@ export const define: DefineCommand = (program, cli) => {
         ...(path === undefined ? {} : { path }),
       };
       const diff = await cli.out.during('comparing', () => cli.coppice.diff(from, to, { ...asked, signal }));
+      noteLeftOut(cli, diff.left_out);
       const summary = changeSummary(diff.summary);
       cli.out.result(diff, () => {
         if (options.stat || diff.changes.length === 0) return summary;

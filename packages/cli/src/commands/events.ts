@@ -1,6 +1,6 @@
+import { formatCommand, printableName } from '@coppice/console';
 import { parseWhole } from '../args/number.ts';
 import { Interruption } from '../interruption.ts';
-import { formatCommand, printableName } from '../ui/format.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 interface Options {

@@ -17,6 +17,7 @@ interface Options extends ProcessFlags {
   readonly tty?: boolean;
   readonly input: boolean;
   readonly detach?: boolean;
+  readonly keepAwake: boolean;
 }
 
 const lines = [
@@ -37,6 +38,7 @@ export const define: DefineCommand = (program, cli) => {
     .option('-t, --tty', 'run it in a terminal of its own')
     .option('--no-input', 'leave standard input alone')
     .option('-d, --detach', 'start it as a background job and print its number')
+    .option('--no-keep-awake', 'with --detach: the sandbox may fall asleep while the job runs')
     .addHelpText('after', examples(...lines))
     .action(async (ref: string, words: string[], options: Options) => {
       const sandbox = cli.coppice.sandboxes.at(ref);
@@ -47,8 +49,14 @@ export const define: DefineCommand = (program, cli) => {
           hint: 'Leave out --detach, or --tty and --interactive. `coppice shell` has terminals that can be left.',
         });
       }
+      if (!options.keepAwake && !options.detach)
+        throw new CoppiceError('invalid_argument', '--no-keep-awake goes with --detach');
       if (options.detach) {
-        const job = await sandbox.jobs.start(command, { ...fields, signal: cli.signal });
+        const job = await sandbox.jobs.start(command, {
+          ...fields,
+          keep_awake: options.keepAwake,
+          signal: cli.signal,
+        });
         cli.out.result(job, () => String(job.id));
       } else if (options.tty) {
         if (options.timeout !== undefined) {

@@ -1,7 +1,7 @@
 import { pipeline } from 'node:stream/promises';
+import { formatBytes } from '@coppice/console';
 import type { Cli } from '../cli.ts';
 import { counted, writeWhole } from '../transfer.ts';
-import { formatBytes } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {

@@ -1,7 +1,7 @@
+import { plural, printableName } from '@coppice/console';
 import type { GitStatus, MergedCommits } from '@coppice/protocol';
 import { CoppiceError, errorKinds } from '@coppice/protocol/errors';
 import { Option } from 'commander';
-import { plural, printableName } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 type Strategy = MergedCommits['strategy'];

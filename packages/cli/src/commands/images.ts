@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { formatAge, formatBytes } from '@coppice/console';
 import type { Image } from '@coppice/protocol';
 import { Option } from 'commander';
 import { collect, collectEnv } from '../args/key-value.ts';
@@ -11,7 +12,6 @@ import { type BuildFlags, buildImage } from '../image-build.ts';
 import { LayerSums, pullImage } from '../image-pull.ts';
 import { readPassword } from '../read-password.ts';
 import { counted, openSource, writeWhole } from '../transfer.ts';
-import { formatAge, formatBytes } from '../ui/format.ts';
 import { facts, table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 

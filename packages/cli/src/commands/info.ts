@@ -1,5 +1,5 @@
+import { formatAge, formatBytes, formatDuration, formatSize, plural } from '@coppice/console';
 import type { SandboxDetail } from '@coppice/protocol';
-import { formatAge, formatBytes, formatDuration, formatSize, plural } from '../ui/format.ts';
 import { describeNetwork } from '../ui/network.ts';
 import { facts } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
@@ -39,7 +39,12 @@ const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
     ['out of memory', usage && usage.oom_kills > 0 ? plural(usage.oom_kills, 'kill') : 'never'],
     ['variables', none(sandbox.env_names.join(', '))],
     ['labels', none(labels.join(', '))],
-    ['workspace', sandbox.workspace ?? 'none'],
+    [
+      'mounted',
+      sandbox.workspace === null
+        ? 'nothing'
+        : `${sandbox.workspace} at /workspace (shared; not part of snapshots, forks and diffs)`,
+    ],
     ['grown from', sandbox.parent?.snapshot_id ?? 'its image'],
     [
       'when idle',

@@ -1,9 +1,9 @@
+import { formatAge, formatBytes, formatCommand } from '@coppice/console';
 import type { Job } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parseWhole } from '../args/number.ts';
 import { parseSignal } from '../args/signal.ts';
 import { exitCodeOf } from '../exit-code.ts';
-import { formatAge, formatBytes, formatCommand } from '../ui/format.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 

@@ -1,7 +1,9 @@
+import { formatAge, formatBytes } from '@coppice/console';
 import type { SandboxState } from '@coppice/protocol';
 import { Option } from 'commander';
 import { collect } from '../args/key-value.ts';
-import { formatAge, formatBytes } from '../ui/format.ts';
+import { describeNetwork } from '../ui/network.ts';
+import { referenceTo } from '../ui/reference.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
@@ -10,8 +12,13 @@ interface Options {
   readonly label?: string[];
   readonly image?: string;
   readonly parent?: string;
+  readonly project?: string;
   readonly quiet?: boolean;
 }
+
+const networkChars = 32;
+const shorten = (text: string): string =>
+  text.length <= networkChars ? text : `${text.slice(0, networkChars - 1)}…`;
 
 const states = ['creating', 'running', 'stopped', 'paused', 'failed', 'destroying'];
 
@@ -21,31 +28,29 @@ export const define: DefineCommand = (program, cli) => {
     .option('-l, --label <key=value>', 'only with this label (repeatable)', collect)
     .option('--image <image>', 'only from this image')
     .option('--parent <ref>', 'only grown from this snapshot or sandbox')
+    .option('--project <project>', 'only of this project')
     .option('-q, --quiet', 'only the names')
-    .action(async ({ state, label, image, parent, quiet }: Options) => {
+    .action(async ({ state, label, image, parent, project, quiet }: Options) => {
       const sandboxes = await cli.coppice.sandboxes.list({
         state,
         label: label?.join(','),
         image,
         parent,
+        project,
         signal: cli.signal,
       });
       cli.out.result(sandboxes, () => {
-        if (quiet) return sandboxes.map(({ name }) => name).join('\n');
+        if (quiet) return sandboxes.map(referenceTo).join('\n');
         const rows = sandboxes.map((sandbox) => [
-          sandbox.name,
+          referenceTo(sandbox),
           sandbox.state,
           sandbox.image,
           sandbox.driver,
           formatBytes(sandbox.memory_mb * 2 ** 20),
-          sandbox.network.allow_internet
-            ? 'internet'
-            : sandbox.network.allow_inter_sandbox
-              ? 'sandboxes'
-              : 'none',
+          shorten(describeNetwork(sandbox.network)),
           formatAge(sandbox.created_at, Date.now()),
         ]);
-        const all = [state, label, image, parent].every((filter) => filter === undefined);
+        const all = [state, label, image, parent, project].every((filter) => filter === undefined);
         return table(
           ['NAME', 'STATE', 'IMAGE', 'DRIVER', 'MEMORY', 'NETWORK', 'CREATED'],
           rows,

@@ -1,8 +1,8 @@
+import { formatCommand, plural, printableName } from '@coppice/console';
 import type { Merged } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { changeLine } from '../ui/changes.ts';
-import { formatCommand, plural, printableName } from '../ui/format.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {

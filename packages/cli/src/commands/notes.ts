@@ -1,7 +1,7 @@
 import { text as textOf } from 'node:stream/consumers';
+import { formatAge, formatBytes, plural, printableName } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parseWhole } from '../args/number.ts';
-import { formatAge, formatBytes, plural, printableName } from '../ui/format.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 

@@ -8,6 +8,8 @@ const commandGroups = {
     up: () => import('./up.ts'),
     down: () => import('./down.ts'),
     status: () => import('./status.ts'),
+    open: () => import('./open.ts'),
+    service: () => import('./service.ts'),
     doctor: () => import('./doctor.ts'),
     strays: () => import('./strays.ts'),
     demo: () => import('./demo.ts'),
@@ -22,14 +24,18 @@ const commandGroups = {
     pause: () => import('./pause.ts'),
     resume: () => import('./resume.ts'),
     rm: () => import('./rm.ts'),
+    stats: () => import('./stats.ts'),
   },
   'Working in them': {
     exec: () => import('./exec.ts'),
     run: () => import('./run.ts'),
+    each: () => import('./each.ts'),
     shell: () => import('./shell.ts'),
+    wait: () => import('./wait.ts'),
     jobs: () => import('./jobs.ts'),
     logs: () => import('./logs.ts'),
     cp: () => import('./cp.ts'),
+    pull: () => import('./pull.ts'),
     edit: () => import('./edit.ts'),
   },
   'Going back, branching, comparing': {
@@ -48,6 +54,11 @@ const commandGroups = {
     export: () => import('./export.ts'),
     import: () => import('./import.ts'),
   },
+  'Branches and pull requests': {
+    branch: () => import('./branch.ts'),
+    forge: () => import('./forge.ts'),
+    guardian: () => import('./guardian.ts'),
+  },
   Network: {
     net: () => import('./net.ts'),
     port: () => import('./port.ts'),
@@ -57,10 +68,15 @@ const commandGroups = {
     costs: () => import('./costs.ts'),
     budget: () => import('./budget.ts'),
   },
+  Projects: {
+    project: () => import('./project.ts'),
+    nova: () => import('./nova.ts'),
+  },
   Images: {
     images: () => import('./images.ts'),
   },
   'Agents, programs and access': {
+    agent: () => import('./agent.ts'),
     mcp: () => import('../mcp/command.ts'),
     notes: () => import('./notes.ts'),
     sessions: () => import('./sessions.ts'),

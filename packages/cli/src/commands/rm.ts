@@ -1,15 +1,26 @@
+import { expandSandboxes, expandSnapshots } from '../args/pattern.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 const isSnapshot = (ref: string): boolean => /^sn_[0-9a-z]{26}$/.test(ref) || ref.includes(':');
 
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'rm', 'Destroy sandboxes with their disks (their snapshots stay), or delete snapshots')
-    .argument('<ref...>', 'sandboxes by name or id; snapshots by id or as sandbox:snapshot')
+    .argument(
+      '<ref...>',
+      "sandboxes by name or id; snapshots by id or as sandbox:snapshot; * and ? stand for letters: 'dev-*'",
+    )
     .addHelpText(
       'after',
-      examples('coppice rm dev', 'coppice rm dev:baseline', 'coppice rm $(coppice ls -q)'),
+      examples('coppice rm dev', 'coppice rm dev:baseline', "coppice rm 'dev-fork-*'", "coppice rm 'dev:*'"),
     )
-    .action(async (refs: string[]) => {
+    .action(async (given: string[]) => {
+      const refs = [
+        ...(await expandSandboxes(
+          cli,
+          given.filter((ref) => !isSnapshot(ref)),
+        )),
+        ...(await expandSnapshots(cli, given.filter(isSnapshot))),
+      ];
       const removed: string[] = [];
       await cli.out.during('removing', async () => {
         const results = await Promise.allSettled(

@@ -2,6 +2,7 @@ import type { Image } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { addTimeoutOption, commandLine, type ProcessFlags, processFields } from '../args/process-options.ts';
 import { addSandboxOptions, createBody, type SandboxOptions } from '../args/sandbox-options.ts';
+import { bringIn, labelsOf, planBringing } from '../brought-in/bring-in.ts';
 import { exitCodeOf } from '../exit-code.ts';
 import { findImage } from '../image-pull.ts';
 import { runCommand } from '../process/run-command.ts';
@@ -45,6 +46,7 @@ export const define: DefineCommand = (program, cli) => {
       ),
     )
     .action(async (words: string[], options: Options) => {
+      const parts = await planBringing(options);
       const image = options.image === undefined ? undefined : await findImage(cli, options.image);
       const command = words.length === 0 ? commandOf(image, options.image) : commandLine(words);
       const { user, cwd, timeout } = options;
@@ -54,11 +56,15 @@ export const define: DefineCommand = (program, cli) => {
         ...(timeout === undefined ? {} : { timeout }),
       });
       const sandbox = await cli.out.during('creating', () =>
-        cli.coppice.sandboxes.create({ ...createBody(options.name, options), signal: cli.signal }),
+        cli.coppice.sandboxes.create({
+          ...createBody(options.name, options, labelsOf(parts)),
+          signal: cli.signal,
+        }),
       );
       if (!options.keep)
         cli.leftBehind = `${sandbox.name} is still there; remove it: coppice rm ${sandbox.name}`;
       try {
+        await bringIn(cli, sandbox, parts, options.keep === true);
         if (cli.out.isJson) {
           const result = await sandbox.exec(command, { ...fields, signal: cli.signal });
           cli.out.result({ sandbox_id: sandbox.id, ...result }, () => '');

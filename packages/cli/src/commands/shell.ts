@@ -1,7 +1,7 @@
+import { formatCommand } from '@coppice/console';
 import { parseWhole } from '../args/number.ts';
 import { addProcessOptions, commandLine, type ProcessFlags, processFields } from '../args/process-options.ts';
 import { detachKeyName, terminalSize, useTerminal } from '../process/use-terminal.ts';
-import { formatCommand } from '../ui/format.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 

@@ -1,7 +1,8 @@
+import { formatBytes } from '@coppice/console';
 import type { Command } from 'commander';
 import { addSnapshotOptions, type SnapshotFlags, snapshotFields } from '../args/snapshot-options.ts';
 import type { Cli } from '../cli.ts';
-import { formatBytes } from '../ui/format.ts';
+import { noteLeftOut } from '../ui/left-out.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 /** `checkpoint` is `snapshot --memory` by name. */
@@ -18,6 +19,7 @@ export const snapshotAction =
         .at(ref)
         .snapshot({ ...snapshotFields(name, options), ...(memory ? { memory } : {}), signal: cli.signal }),
     );
+    noteLeftOut(cli, snapshot.left_out);
     const { pause_ms: pauseMs, memory_bytes: memoryBytes } = snapshot;
     const paused = pauseMs === null ? '' : `, ${pauseMs.toFixed(1)} ms pause`;
     const kept = memoryBytes === null ? '' : `, ${formatBytes(memoryBytes)} of memory`;

@@ -1,8 +1,10 @@
+import { formatDuration } from '@coppice/console';
 import { errorKinds } from '@coppice/protocol/errors';
 import { findRunningDaemon } from '../daemon/running-daemon.ts';
-import { formatDuration } from '../ui/format.ts';
+import { versionAdvice } from '../daemon/version-advice.ts';
 import { facts } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
+import { version } from '../version.ts';
 
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'status', 'Say whether the daemon runs; the exit code says it too').action(async () => {
@@ -16,6 +18,7 @@ export const define: DefineCommand = (program, cli) => {
       return;
     }
     const { pid, url, socket, health } = running;
+    for (const advice of versionAdvice(health.version, version)) cli.out.note(advice);
     cli.out.result({ running: true, home: cli.home, pid, url, socket, ...health }, () =>
       facts([
         ['daemon', `running, ${health.status}`],

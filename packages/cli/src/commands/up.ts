@@ -12,8 +12,10 @@ import { findDaemonProgram } from '../daemon/daemon-program.ts';
 import { findRunningDaemon, type RunningDaemon } from '../daemon/running-daemon.ts';
 import { startDetached, untilAnswers } from '../daemon/start-daemon.ts';
 import { stopDaemon } from '../daemon/stop-daemon.ts';
+import { versionAdvice } from '../daemon/version-advice.ts';
 import { logLine } from '../ui/log-line.ts';
 import { type DefineCommand, verb } from '../verb.ts';
+import { version } from '../version.ts';
 
 /** As the daemon takes it: of no file at all it is that of nothing. */
 const digestOfConfig = (home: string): string => {
@@ -45,6 +47,7 @@ const report = (cli: Cli, running: RunningDaemon, already: boolean): void => {
       [
         `Coppice ${health.version} ${already ? 'runs already' : 'is up'}: ${url}  (process ${pid}, data in ${cli.home})`,
         ...notices,
+        ...versionAdvice(health.version, version),
         ...(changed ? [restartAdvice] : []),
         'Try next:',
         ...(other ? [`  export COPPICE_HOME=${cli.home}`] : []),

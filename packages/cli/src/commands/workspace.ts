@@ -9,7 +9,7 @@ export const define: DefineCommand = (program, cli) => {
     .allowUnknownOption()
     .passThroughOptions()
     .action(async (words: string[]) => {
-      const { runJvs } = await import('../jvs/run.ts');
+      const { runJvs } = await import('@coppice/workspaces/cli');
       const argv = cli.out.isJson ? ['--json', ...words] : words;
       cli.exitCode = await runJvs(argv, {
         cwd: process.cwd(),

@@ -60,9 +60,19 @@ const findClient = (name: string): ClientConfig => {
   });
 };
 
+/** What a client must give to `coppice mcp` so that it reaches the daemon that this command would. */
+const environmentOf = (cli: Cli, { home }: InstallOptions): Record<string, string> => {
+  const { COPPICE_URL: url, COPPICE_TOKEN: token, COPPICE_HOME: otherHome } = cli.io.env;
+  if (home !== undefined) return { COPPICE_HOME: cli.home };
+  if (url) assertToken(url, token);
+  return {
+    ...(url ? { COPPICE_URL: url } : otherHome ? { COPPICE_HOME: cli.home } : {}),
+    ...(token ? { COPPICE_TOKEN: token } : {}),
+  };
+};
+
 const install = async (cli: Cli, name: string, options: InstallOptions): Promise<void> => {
   const client = findClient(name);
-  const home = options.home !== undefined || cli.io.env.COPPICE_HOME ? cli.home : undefined;
   const server: ServerEntry = {
     command: findCommand(),
     args: [
@@ -70,7 +80,7 @@ const install = async (cli: Cli, name: string, options: InstallOptions): Promise
       ...(options.profile === 'full' ? [] : ['--profile', options.profile]),
       ...(options.session === undefined ? [] : ['--session', options.session]),
     ],
-    env: home === undefined ? {} : { COPPICE_HOME: home },
+    env: environmentOf(cli, options),
   };
   const backup = options.write ? await writeConfig(client, server) : undefined;
   const text = snippet(client, server);

@@ -73,7 +73,9 @@ export class DaemonDoor {
     try {
       return await startDetached(home, signal);
     } catch (error) {
-      if (!(error instanceof CoppiceError) || error.code !== 'wrong_state') throw error;
+      // Other failures have the same exit code: to wait for a port that is taken would be in vain.
+      if (!(error instanceof CoppiceError) || !error.message.startsWith('a daemon already runs for '))
+        throw error;
       // Another agent started one at the same time: it has the home, and answers soon.
       const deadlineMs = performance.now() + othersStartMs;
       while (performance.now() < deadlineMs && !signal.aborted) {

@@ -3,6 +3,7 @@ import type { ProcessStream, Sandbox } from '@coppice/sdk';
 import type { Cli } from '../cli.ts';
 import { exitCodeOf } from '../exit-code.ts';
 import { Interruption } from '../interruption.ts';
+import { noteRanOut } from './ran-out.ts';
 
 interface RunOptions {
   readonly user?: string;
@@ -37,6 +38,7 @@ export const runCommand = async (
     }
     const exit = await process.exit;
     if (exit.timed_out) cli.out.note(`killed after ${(options.timeout_ms ?? 0) / 1000} s: --timeout`);
+    noteRanOut(cli, sandbox, exit);
     return exitCodeOf(exit);
   } finally {
     cli.signal.removeEventListener('abort', interrupt);

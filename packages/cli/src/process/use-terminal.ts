@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import type { Sandbox } from '@coppice/sdk';
 import type { Cli } from '../cli.ts';
 import { exitCodeOf } from '../exit-code.ts';
+import { noteRanOut } from './ran-out.ts';
+import { TerminalModes } from './terminal-modes.ts';
 
 const detachKey = 0x1d;
 const endOfInput = Buffer.from([0x04]);
@@ -11,6 +13,7 @@ export const detachKeyName = 'Ctrl-]';
 export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number): Promise<number> => {
   const { stdin, stdout } = cli.io;
   const session = await sandbox.terminals.attach(terminal, { signal: cli.signal });
+  const modes = new TerminalModes();
   let detached = false;
   const type = (chunk: Buffer): void => {
     const at = chunk.indexOf(detachKey);
@@ -45,7 +48,10 @@ export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number):
   else stdin.once('end', end);
   stdin.on('data', type);
   try {
-    for await (const data of session) if (!stdout.write(data)) await once(stdout, 'drain');
+    for await (const data of session) {
+      modes.follow(data);
+      if (!stdout.write(data)) await once(stdout, 'drain');
+    }
   } finally {
     clearInterval(ending);
     stdin.off('end', end);
@@ -56,12 +62,15 @@ export const useTerminal = async (cli: Cli, sandbox: Sandbox, terminal: number):
     session.detach();
   }
   if (detached) {
+    if (stdout.isTTY) stdout.write(modes.undo());
     cli.out.note(
       `\nleft terminal ${terminal}; come back with \`coppice shell ${sandbox.name} --attach ${terminal}\``,
     );
     return 0;
   }
-  return session.exit === undefined ? 0 : exitCodeOf(session.exit);
+  if (session.exit === undefined) return 0;
+  noteRanOut(cli, sandbox, session.exit);
+  return exitCodeOf(session.exit);
 };
 
 /** A terminal that knows no size says 0, as that of a pipe to `script` does. */

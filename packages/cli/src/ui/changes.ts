@@ -1,5 +1,5 @@
+import { formatBytes, printableName } from '@coppice/console';
 import type { Change, Diff } from '@coppice/protocol';
-import { formatBytes, printableName } from './format.ts';
 
 const letters = { added: 'A', removed: 'D', modified: 'M', mode: 'P' } as const;
 

@@ -1,5 +1,5 @@
+import { formatBytes, printable } from '@coppice/console';
 import type { LineageNode } from '@coppice/protocol';
-import { formatBytes, printable } from './format.ts';
 import type { Style } from './output.ts';
 
 type Paint = (style: Style, text: string) => string;

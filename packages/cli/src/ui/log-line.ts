@@ -1,4 +1,4 @@
-import { formatCommand, printable } from './format.ts';
+import { formatCommand, printable } from '@coppice/console';
 
 const levels: Readonly<Record<number, string>> = { 40: 'warning: ', 50: 'error: ', 60: 'fatal: ' };
 const shownElsewhere = new Set(['level', 'time', 'pid', 'msg', 'hostname']);

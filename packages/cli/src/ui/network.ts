@@ -1,5 +1,5 @@
+import { formatBytes, formatCommand, printableName } from '@coppice/console';
 import type { NetworkConnection, NetworkPolicyBody, Sandbox } from '@coppice/protocol';
-import { formatBytes, formatCommand, printableName } from './format.ts';
 
 /** A policy in one line. */
 export const describeNetwork = (policy: NetworkPolicyBody): string => {

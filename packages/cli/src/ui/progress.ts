@@ -1,4 +1,4 @@
-import { formatBytes, printableName } from './format.ts';
+import { formatBytes, printableName } from '@coppice/console';
 import type { Progress } from './output.ts';
 
 const showAfterMs = 700;

@@ -1,4 +1,4 @@
-import { printable } from './format.ts';
+import { printable } from '@coppice/console';
 
 /** Left-aligned columns, two spaces apart. Without rows it is the sentence that says so. */
 export const table = (

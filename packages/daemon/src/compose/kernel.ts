@@ -1,8 +1,8 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/disks';
 import { IdSource } from '@coppice/protocol';
 import { ContainerDriver, GvisorDriver, NftNetwork } from '@coppice/runtime';
-import { createDiskStore, type DiskStore, openPool, type Pool } from '@coppice/store';
 import type { Config } from '../config/config.ts';
 import type { Home } from '../config/home.ts';
 import { gatewayProgram, type Programs } from '../config/programs.ts';
@@ -59,6 +59,7 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
   const restored = options.restoreBackup ? await bringBackupBack(home) : undefined;
   const state = new State(openDatabase(home.databaseFile, home.backupFile), () => home.reserve.release());
   const agentAnswerMs = config.limits.agent_answer_s * 1000;
+  const memoryMs = config.limits.memory_s * 1000;
   const drivers: Drivers = {
     container: new ContainerDriver({
       home: home.directory,
@@ -66,24 +67,40 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
       programs,
       agentsDir: join(home.directory, 'pool/agents'),
       agentAnswerMs,
-      ...(config.criu === null ? {} : { criuProgram: config.criu }),
+      memoryMs,
+      ...criuProgram(config, programs),
     }),
-    gvisor: new GvisorDriver({ home: home.directory, homeKey: home.key, programs, agentAnswerMs }),
+    gvisor: new GvisorDriver({
+      home: home.directory,
+      homeKey: home.key,
+      programs,
+      agentAnswerMs,
+      memoryMs,
+      ...(config.runsc === null ? {} : { runscProgram: config.runsc }),
+    }),
   };
   const gateway = new GatewayProcess({
     program: gatewayProgram,
     directory: home.gatewayDir,
     version,
     resolvers: config.gateway.resolvers,
+    authorities: config.gateway.authorities,
+    callerOf: (sandboxId) => state.gateway.callerOf(sandboxId),
     log,
   });
   const [pool, images] = await Promise.all([
-    openPool({ home: home.directory, programPath: programs.pool, evict: () => endMachines(drivers) }),
+    openPool({
+      home: home.directory,
+      programPath: programs.pool,
+      engine: config.disks.engine,
+      evict: () => endMachines(drivers),
+    }),
     openImages({ ...options, ids, now }),
   ]);
   const notices = [
     ...(restored === undefined ? [] : [restored]),
     ...(pool.wasReadOnly ? [noticeOfRemount(state)] : []),
+    ...(pool.fallback === undefined ? [] : [noticeOfFallback(pool)]),
   ];
   for (const notice of notices) log.warn({}, notice);
   const emptyDir = join(home.directory, 'empty');
@@ -127,10 +144,14 @@ function noticeOfRemount(state: State): string {
   return `The pool had become read-only and was mounted again. ${sandboxes}`;
 }
 
+const noticeOfFallback = ({ engine, fallback }: Pool): string =>
+  `Disks are kept by the engine ${engine.name}, because btrfs cannot be had: ${fallback} Snapshots and forks take time with the number of files, and disks are not held to their size.`;
+
 function openDisks(pool: Pool, log: Log): Promise<DiskStore> {
   return createDiskStore({
     server: pool.server,
     engine: pool.engine,
+    enforceSize: pool.engine.counter !== undefined,
     directory: pool.directory,
     makeRoom: async () => {
       await pool.grow();
@@ -139,4 +160,10 @@ function openDisks(pool: Pool, log: Log): Promise<DiskStore> {
     onLeftover: (path, error) =>
       log.warn({ err: error, path }, 'something on the pool could not be removed yet'),
   });
+}
+
+/** What was configured, else what set-up brought, else what the driver finds on the machine. */
+function criuProgram({ criu }: Config, programs: Programs): { criuProgram?: string } {
+  const program = criu ?? programs.criu;
+  return program === undefined ? {} : { criuProgram: program };
 }

@@ -1,18 +1,37 @@
-import { networkPolicySchema } from '@coppice/protocol';
-import { Parcels, type Pool, StrayShelf } from '@coppice/store';
+import { Parcels, type Pool, StrayShelf } from '@coppice/disks';
+import { CoppiceError, networkPolicySchema, type TellRun } from '@coppice/protocol';
+import { BranchSandbox } from '../branches/branch-sandbox.ts';
+import { BranchService } from '../branches/branch-service.ts';
 import { affordableConnections } from '../config/descriptors.ts';
 import { EventService } from '../events/event-service.ts';
+import { ForgeService } from '../forge/forge-service.ts';
+import { RulesFile } from '../guardian/guardian-file.ts';
+import { Guardian } from '../guardian/guardian-service.ts';
+import { Judge } from '../guardian/judge.ts';
+import { RunWatch } from '../health/run-watch.ts';
 import { DoctorService } from '../host/doctor-service.ts';
 import { HealthService, type Trouble } from '../host/health-service.ts';
 import { MetricsService } from '../host/metrics-service.ts';
 import { CommitService } from '../images/commit-service.ts';
 import { ImageService } from '../images/image-service.ts';
 import { RegistryService } from '../images/registry-service.ts';
+import { ExecService } from '../inside/exec-service.ts';
+import { FileService } from '../inside/file-service.ts';
 import { GuestDoor } from '../inside/guest-door.ts';
+import { JobService } from '../inside/job-service.ts';
 import { PortService } from '../inside/port-service.ts';
+import { BudgetKeeper } from '../network/budget-keeper.ts';
+import { GatewayFeed } from '../network/gateway-feed.ts';
 import { GatewayService } from '../network/gateway-service.ts';
 import { NetworkService } from '../network/network-service.ts';
+import { SandboxTrust } from '../network/sandbox-trust.ts';
 import { Vault } from '../notes/vault.ts';
+import { Inbox } from '../runs/inbox.ts';
+import { InsideService } from '../runs/inside-service.ts';
+import { RunLog } from '../runs/run-log.ts';
+import { RunService } from '../runs/run-service.ts';
+import { RunSetup } from '../runs/run-setup.ts';
+import { Steps } from '../runs/steps.ts';
 import { Activity } from '../sandboxes/activity.ts';
 import { IdleWatch } from '../sandboxes/idle-watch.ts';
 import { Lifecycle } from '../sandboxes/lifecycle.ts';
@@ -36,6 +55,8 @@ import { SnapshotService } from '../snapshots/snapshot-service.ts';
 import { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
 import { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
 import { StrayService } from '../snapshots/stray-service.ts';
+import { PageSessions } from '../tokens/page-sessions.ts';
+import { Quotas } from '../tokens/quotas.ts';
 import { TokenService } from '../tokens/token-service.ts';
 import { ExportService } from '../transfer/export-service.ts';
 import { ImportService } from '../transfer/import-service.ts';
@@ -57,6 +78,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const activity = new Activity(now);
   const tokens = new TokenService(state, ids, now);
   const images = new ImageService(kernel.imageStore, state, journal);
+  const quotas = new Quotas(state, (owner) => tokens.quotaOf(owner));
   const machines = new Machines();
   const starter = new MachineStarter({
     drivers,
@@ -64,8 +86,8 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     disks,
     imageRoot: (imageId) => images.root(imageId),
   });
-  const memory = new MemoryPolicy(drivers);
-  const base = { ...kernel, swept, finder, activity, tokens, machines, starter, memory };
+  const memory = new MemoryPolicy(drivers, disks);
+  const base = { ...kernel, swept, finder, activity, tokens, quotas, machines, starter, memory };
 
   const sizer = new SnapshotSizer(state, disks, log, new MemorySharer(base));
   const allowance = new SnapshotAllowance({ ...base, limits: config.limits });
@@ -82,10 +104,13 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     onDestroyed: (record) => snapshots.sandboxIsGone(record),
   });
   const pauser = new Pauser({ ...base, lifecycle });
+  const feed = new GatewayFeed(base);
+  const gatewayService = new GatewayService({ ...base, feed });
   const guests = new GuestDoor({
     ...base,
     waker: pauser,
     imageSettings: (imageId) => images.settings(imageId),
+    trust: new SandboxTrust(() => gatewayService.certificate()),
   });
   const maxConnections = affordableConnections(config.limits.forward_connections);
   const ports = new PortService({ state, journal, finder, guests, log, maxConnections });
@@ -124,6 +149,125 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const shelf = new StrayShelf({ ...pool, disks });
   const strays = new StrayService({ ...base, shelf, images, planner, sizer });
 
+  const exec = new ExecService(guests);
+  const runLog = new RunLog(kernel);
+  const inbox = new Inbox({ ...kernel, log: runLog });
+  const setup = new RunSetup({
+    ...base,
+    log: runLog,
+    guests,
+    exec,
+    sandboxes,
+    start: (id) => lifecycle.start(id),
+    grow: async (snapshotId, input, signal) => {
+      const { forks: grown, failures } = await forks.forkSnapshot(
+        snapshotId,
+        { ...input, count: 1 },
+        { signal, by: 'admin' },
+      );
+      if (grown[0] === undefined)
+        throw new CoppiceError('internal', failures[0]?.message ?? 'nothing grew from the step');
+      return grown[0].id;
+    },
+  });
+  const steps = new Steps({
+    ...kernel,
+    log: runLog,
+    logger: log,
+    snapshots,
+    assertKeepsMemory: (id) =>
+      memory.assertKeeps(finder.get(id), 'Use the driver gvisor, or leave step_memory out.'),
+  });
+  const runs = new RunService({
+    ...base,
+    log: runLog,
+    logger: log,
+    inbox,
+    setup,
+    steps,
+    guests,
+    restore: (id, snapshot, signal) =>
+      restorer.restore(id, { snapshot, discard: true }, { by: 'admin', signal }),
+    diff: (from, to) => compare.diff(from, to, { limit: 10_000 }),
+    sandboxId: (ref) => finder.get(ref).id,
+    pauseSandbox: (id) => pauser.pause(id, 'memory'),
+    resumeSandbox: (id) => pauser.resume(id),
+    destroySandbox: (id) => lifecycle.destroy(id),
+  });
+
+  const maxPushBytes = config.limits.forge_push_mb * 1024 * 1024;
+  const forge = new ForgeService({ ...base, directory: home.forgeDir, maxPushBytes });
+  const branches = new BranchService({
+    ...base,
+    forge,
+    sandbox: new BranchSandbox({
+      exec,
+      files: new FileService(guests),
+      sandboxes,
+      directory: home.forgeDir,
+      maxBytes: maxPushBytes,
+    }),
+    destroySandbox: (id) => lifecycle.destroy(id),
+    startRun: (spec) => runs.start(spec),
+  });
+  runs.beforeCompleted((run) => branches.afterRun(run.spec.labels));
+
+  const judge = new Judge({
+    trajectory: (runId, count) => runLog.list(runId, Math.max(0, runLog.get(runId).lastSeq - count), count),
+  });
+  /** A run is paused only where that loses nothing of it. */
+  const watchedRuns = {
+    find: (ref: string) => runs.find(ref),
+    tell: (ref: string, input: TellRun) => runs.tell(ref, input),
+    withdraw: (ref: string, messageId: string) => runs.withdraw(ref, messageId),
+    interrupt: (ref: string, reason: string) => runs.interrupt(ref, reason),
+    pause: async (ref: string, reason: string) => {
+      const { sandboxId } = runs.find(ref);
+      if (sandboxId !== null)
+        await memory.assertKeeps(finder.get(sandboxId), 'Stop it instead, or use the driver gvisor.');
+      return runs.pause(ref, reason);
+    },
+    resume: (ref: string, reason: string) => runs.resume(ref, reason),
+    stop: (ref: string, reason: string) => runs.stop(ref, reason),
+    rewind: (ref: string, input: { to: number; message?: string | undefined }) => runs.rewind(ref, input),
+    takeStep: (ref: string, title: string) => runs.takeStep(ref, title),
+  };
+  const guardian = new Guardian({
+    ...base,
+    log: runLog,
+    logger: log,
+    runs: watchedRuns,
+    judge,
+    file: new RulesFile(home.guardianFile),
+  });
+  const networks = new NetworkService(base);
+  const { run_health: watched } = config;
+  const runWatch = new RunWatch({
+    ...base,
+    log: runLog,
+    logger: log,
+    runs: watchedRuns,
+    limits: {
+      intervalMs: watched.interval_s * 1000,
+      degradedAfter: watched.degraded_after,
+      failedAfter: watched.failed_after,
+      stuckMs: watched.stuck_s * 1000,
+      graceMs: watched.grace_s * 1000,
+      cooldownMs: watched.cooldown_s * 1000,
+      perHour: watched.restarts_per_hour,
+    },
+    isAlive: async (sandboxId, jobId) => (await new JobService(guests).get(sandboxId, jobId)).running,
+    network: {
+      policy: (id) => finder.get(id).network,
+      patch: (id, input) => networks.patch(id, input),
+    },
+    snapshots: {
+      create: (ref, input, options) => snapshots.create(ref, input, options),
+      export: (ref, options) => exporter.export(ref, options),
+    },
+    directory: home.evidenceDir,
+  });
+
   const health = new HealthService({
     version,
     uptimeS: () => Math.round((now() - startedMs) / 1000),
@@ -139,6 +283,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     backupFile: home.backupFile,
     strays: () => strays.list(),
     unreached: (id) => machines.get(id)?.trouble,
+    loss: (snapshot) => memory.loss(snapshot),
     troubles: () => health.troubles(),
   });
   return {
@@ -152,6 +297,15 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     lifecycle,
     pauser,
     guests,
+    exec,
+    runs,
+    runLog,
+    inside: new InsideService({
+      ...kernel,
+      log: runLog,
+      inbox,
+      onToolResult: (id, tool) => runs.toolUsed(id, tool),
+    }),
     ports,
     warm,
     creator,
@@ -166,13 +320,21 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     strays,
     health,
     doctor,
+    pageSessions: new PageSessions({ state, tokens, now }),
     lineage: new LineageService(state, images),
     metrics: new MetricsService(state, journal, warm),
     notes: new Vault(kernel.vaultDir),
     sessions: new Sessions({ sandboxes, maxSandboxes: config.limits.sandboxes_per_session }),
+    forge,
+    branches,
     events: new EventService(state, journal, finder),
-    networks: new NetworkService(base),
-    gatewayService: new GatewayService(base),
+    networks,
+    judge,
+    guardian,
+    runWatch,
+    feed,
+    budgetKeeper: new BudgetKeeper({ ...base, feed, lifecycle, pauser }),
+    gatewayService,
     watch: new IdleWatch({ ...base, lifecycle, pauser }),
   };
 }

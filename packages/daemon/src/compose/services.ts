@@ -1,9 +1,10 @@
+import { defaultProject } from '@coppice/protocol';
 import { BuildService } from '../builds/build-service.ts';
 import { GitService } from '../git/git-service.ts';
-import { ExecService } from '../inside/exec-service.ts';
 import { FileService } from '../inside/file-service.ts';
 import { JobService } from '../inside/job-service.ts';
 import { TerminalService } from '../inside/terminal-service.ts';
+import { ModelAsker } from '../projects/model-asker.ts';
 import type { Services } from '../services.ts';
 import type { Rooms } from './rooms.ts';
 
@@ -11,25 +12,29 @@ import type { Rooms } from './rooms.ts';
 export function servicesOf(rooms: Rooms): Services {
   const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
   const { compare, merger, lineage, images, commits } = rooms;
-  const [exec, files] = [new ExecService(guests), new FileService(guests)];
+  const { exec } = rooms;
+  const files = new FileService(guests);
   const inside = {
     sandboxes: {
       find: (ref) => sandboxes.find(ref),
+      projectOfRun: (runId) => sandboxes.projectOfRun(runId),
       peek: (ref) => sandboxes.peek(ref),
       environment: (ref) => sandboxes.environment(ref),
       create: (input, call) => sandboxes.create(input, call),
       list: (query) => sandboxes.list(query),
       get: (ref) => sandboxes.get(ref),
+      usage: (project) => sandboxes.usage(project),
       update: (ref, input) => sandboxes.update(ref, input),
       start: (ref) => lifecycle.start(ref),
       stop: (ref, graceS) => lifecycle.stop(ref, graceS),
-      pause: (ref, keep) => pauser.pause(ref, keep),
+      pause: (ref, keep, caller) => pauser.pause(ref, keep, caller),
       resume: (ref) => pauser.resume(ref),
       destroy: (ref) => lifecycle.destroy(ref),
     },
     snapshots: {
       create: (ref, input, call) => snapshots.create(ref, input, call),
-      list: (ref) => snapshots.list(ref),
+      list: (of) => snapshots.list(of),
+      find: (ref) => snapshots.find(ref),
       labels: (ref) => snapshots.labels(ref),
       get: (ref, sandboxRef) => snapshots.get(ref, sandboxRef),
       update: (ref, input) => snapshots.update(ref, input),
@@ -52,13 +57,17 @@ export function servicesOf(rooms: Rooms): Services {
     directory: rooms.home.buildsDir,
     now: rooms.now,
   });
+  const models = new ModelAsker({ ...inside, gateway: rooms.gatewayService });
+  rooms.judge.askBy(
+    async (name, model, prompt) => (await models.ask(name, model, prompt, defaultProject)).text,
+  );
   return {
     ...inside,
     compare: {
       diff: (from, to, options, signal) => compare.diff(from, to, options, signal),
       diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
       merge: (into, input, call) => merger.merge(into, input, call),
-      lineage: () => lineage.lineage(),
+      lineage: (project) => lineage.lineage(project),
     },
     git: new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) }),
     jobs: new JobService(guests),
@@ -66,10 +75,12 @@ export function servicesOf(rooms: Rooms): Services {
     notes: rooms.notes,
     gateway: rooms.gatewayService,
     sessions: rooms.sessions,
+    runs: rooms.runs,
+    inside: rooms.inside,
     ports: rooms.ports,
     images: {
-      list: () => images.list(),
-      get: (ref) => images.get(ref),
+      list: (project) => images.list(project),
+      get: (ref, project) => images.get(ref, project),
       make: (input, call) => images.make(input, call),
       pull: (name, call) => images.pull(name, call),
       ensure: (name, call) => images.ensure(name, call),
@@ -87,7 +98,12 @@ export function servicesOf(rooms: Rooms): Services {
     },
     registries: rooms.registryLogins,
     tokens: rooms.tokens,
+    pageSessions: rooms.pageSessions,
     events: rooms.events,
+    forge: rooms.forge,
+    branches: rooms.branches,
+    guardian: rooms.guardian,
+    runWatch: rooms.runWatch,
     doctor: rooms.doctor,
     health: rooms.health,
     metrics: rooms.metrics,

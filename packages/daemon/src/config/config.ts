@@ -68,15 +68,35 @@ const configSchema = z.strictObject({
       request_timeout_s: z.int().min(1).max(3600).default(30),
       /** How long the agent of a sandbox may be silent while something is asked of it; what walks over files gets more. */
       agent_answer_s: z.int().min(1).max(3600).default(60),
+      /** How long the memory of a sandbox may take to be written, and to be brought back. */
+      memory_s: z.int().min(1).max(86_400).default(600),
       /** At the port, and as many again at the socket of the home; each at most a sixth of the files it may have open. */
       connections: z.int().min(8).max(100_000).default(1000),
       /** To forwarded ports, all together; one port may have half of them. */
       forward_connections: z.int().min(8).max(100_000).default(1000),
+      /** What one push to the forge may hold. */
+      forge_push_mb: z.int().min(1).max(1_000_000).default(1024),
       /** Of all sandboxes that run, by what they were promised; null: no limit. */
       total_memory_mb: z.int().min(16).nullable().default(null),
       /** Per token. */
       requests_per_s: z.number().min(1).default(2000),
       burst: z.int().min(1).default(4000),
+    })
+    .prefault({}),
+  /** How runs are watched. */
+  run_health: z
+    .strictObject({
+      /** A heartbeat is due this often. */
+      interval_s: z.number().min(0.1).max(3600).default(5),
+      /** So many in a row may be missed before it counts as degraded, and as failed. */
+      degraded_after: z.int().min(1).max(1000).default(2),
+      failed_after: z.int().min(1).max(1000).default(3),
+      /** Without an event and without a call to a model. */
+      stuck_s: z.number().min(1).max(2_592_000).default(900),
+      /** For the agent to end by itself before it is ended. */
+      grace_s: z.number().min(0).max(3600).default(10),
+      cooldown_s: z.number().min(0).max(86_400).default(60),
+      restarts_per_hour: z.int().min(0).max(1000).default(3),
     })
     .prefault({}),
   gateway: z
@@ -86,6 +106,14 @@ const configSchema = z.strictObject({
         .array(z.union([z.ipv4(), z.ipv6(), z.string().regex(/^\d{1,3}(\.\d{1,3}){3}:\d{1,5}$/)]))
         .max(8)
         .default([]),
+      /** Files in PEM with authorities that the hosts of secrets are held to, besides the well-known ones. */
+      authorities: z.array(z.string().startsWith('/', 'must be an absolute path')).max(16).default([]),
+    })
+    .prefault({}),
+  disks: z
+    .strictObject({
+      /** How disks are kept. `auto`: btrfs, and what the filesystem of the home can do where btrfs cannot be had. */
+      engine: z.enum(['auto', 'btrfs', 'reflink', 'copy']).default('auto'),
     })
     .prefault({}),
   /** Started sandboxes of the default shape that wait for a create. */
@@ -112,6 +140,8 @@ const configSchema = z.strictObject({
   docker_config: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   /** Keeps the memory of containers; null: the one on the PATH of the system. */
   criu: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
+  /** Runs the sandboxes of the driver gvisor; null: the one on the PATH of the system. */
+  runsc: z.string().startsWith('/', 'must be an absolute path').nullable().default(null),
   log_level: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
 });
 export type Config = z.output<typeof configSchema>;

@@ -87,6 +87,22 @@ export class Home {
   get gatewayDir(): string {
     return join(this.directory, 'gateway');
   }
+  /** Repositories of the forge, and what forges elsewhere know us by. */
+  get forgeDir(): string {
+    return join(this.directory, 'forge');
+  }
+  /** Projects, their databases and workspaces, and the operator's own agent types. */
+  get projectsDir(): string {
+    return join(this.directory, 'sandbox');
+  }
+  /** What was kept of runs in quarantine. */
+  get evidenceDir(): string {
+    return join(this.directory, 'evidence');
+  }
+  /** The rules by which runs are watched. */
+  get guardianFile(): string {
+    return join(this.directory, 'guardian.json');
+  }
   /** The notes that agents share. */
   get vaultDir(): string {
     return join(this.directory, 'vault');

@@ -36,11 +36,6 @@ const needs: readonly Need[] = [
     fix: 'Use a kernel with CONFIG_OVERLAY_FS, or load it: modprobe overlay.',
   },
   {
-    what: 'btrfs in the kernel',
-    met: () => kernelKnows('btrfs'),
-    fix: 'Use a kernel with CONFIG_BTRFS_FS, or load it: modprobe btrfs.',
-  },
-  {
     what: 'user namespaces',
     met: () => existsSync('/proc/self/ns/user') && read('/proc/sys/user/max_user_namespaces').trim() !== '0',
     fix: 'Allow them: sysctl user.max_user_namespaces=10000.',

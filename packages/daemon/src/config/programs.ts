@@ -10,12 +10,19 @@ export interface Programs {
   readonly parcel: string;
   readonly pool: string;
   readonly relay: string;
+  /** The CRIU that set-up brought, where it could. */
+  readonly criu?: string;
 }
 
 /** The gateway's own program: beside the bundle of the daemon, or among the sources. */
 export const gatewayProgram = import.meta.url.endsWith('.ts')
   ? join(import.meta.dirname, '../../../gateway/src/main.ts')
   : join(import.meta.dirname, 'gateway.mjs');
+
+const criuBelow = (root: string): Pick<Programs, 'criu'> => {
+  const criu = join(root, '.tools/criu/criu');
+  return existsSync(criu) ? { criu } : {};
+};
 
 /** Found upwards from here, so that the bundle and the sources both find them. */
 export function findPrograms(from: string): Programs {
@@ -29,6 +36,7 @@ export function findPrograms(from: string): Programs {
         parcel: join(build, 'coppice-parcel'),
         pool: join(build, 'coppice-pool'),
         relay: join(build, 'coppice-relay'),
+        ...criuBelow(directory),
       };
     if (directory === dirname(directory)) break;
   }

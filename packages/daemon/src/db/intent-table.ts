@@ -20,10 +20,19 @@ export type Intent =
       readonly theirsSnapshotId: string;
       readonly baseSnapshotId: string | null;
       readonly prefer: 'ours' | 'theirs' | null;
+      /** For single paths; one of an earlier version has none. */
+      readonly choose?: Readonly<Record<string, 'ours' | 'theirs'>>;
     }
   | { readonly kind: 'pause'; readonly checkpointed: boolean }
   /** Of no sandbox: it stands under the id of the snapshot that is to be. The image only where the file brings it. */
   | { readonly kind: 'import'; readonly imageDigest: string | null };
+
+/** What is about to be done to a run; it goes on with it when it is driven again. */
+export interface RewindIntent {
+  readonly kind: 'run.rewind';
+  readonly to: number;
+  readonly message: string | null;
+}
 
 export type MergeIntent = Extract<Intent, { kind: 'merge' }>;
 
@@ -35,7 +44,10 @@ export function snapshotsOf(intent: Intent | undefined): string[] {
   return [undoSnapshotId, theirsSnapshotId, ...(baseSnapshotId === null ? [] : [baseSnapshotId])];
 }
 
-/** A sandbox has one intent at most, as calls on it wait for each other. */
+/**
+ * By what they are of, and by kind. A sandbox has one at most, as calls on it wait for each other; what is of another kind of thing may
+ * have several.
+ */
 export class IntentTable {
   readonly #database: SqliteDatabase;
   readonly #set: Statement<[string, string, string]>;
@@ -45,15 +57,16 @@ export class IntentTable {
   constructor(database: SqliteDatabase) {
     this.#database = database;
     this.#set = database.prepare(
-      `INSERT INTO intents (sandbox_id, kind, data) VALUES (?, ?, ?)
-       ON CONFLICT (sandbox_id) DO UPDATE SET kind = excluded.kind, data = excluded.data`,
+      `INSERT INTO intents (subject, kind, data) VALUES (?, ?, ?)
+       ON CONFLICT (subject, kind) DO UPDATE SET data = excluded.data`,
     );
-    this.#clear = database.prepare('DELETE FROM intents WHERE sandbox_id = ?');
-    this.#of = database.prepare('SELECT kind, data FROM intents WHERE sandbox_id = ?');
+    this.#clear = database.prepare('DELETE FROM intents WHERE subject = ?');
+    this.#of = database.prepare('SELECT kind, data FROM intents WHERE subject = ?');
   }
 
   set(sandboxId: string, intent: Intent): void {
     const { kind, ...data } = intent;
+    this.#clear.run(sandboxId);
     this.#set.run(sandboxId, kind, JSON.stringify(data));
   }
 
@@ -66,10 +79,20 @@ export class IntentTable {
     return row === undefined ? undefined : read(row);
   }
 
+  setRewind(runId: string, { kind, ...data }: RewindIntent): void {
+    this.#set.run(runId, kind, JSON.stringify(data));
+  }
+
+  rewindOf(runId: string): RewindIntent | undefined {
+    const row = this.#of.get(runId);
+    return row === undefined ? undefined : (read(row) as unknown as RewindIntent);
+  }
+
+  /** Of sandboxes and imports. */
   all(): { sandboxId: string; intent: Intent }[] {
     return this.#database
       .prepare<[], { sandboxId: string; kind: string; data: string }>(
-        'SELECT sandbox_id AS sandboxId, kind, data FROM intents',
+        "SELECT subject AS sandboxId, kind, data FROM intents WHERE kind NOT LIKE 'run.%'",
       )
       .all()
       .map(({ sandboxId, ...row }) => ({ sandboxId, intent: read(row) }));

@@ -17,6 +17,14 @@ export class MergeTable {
       .run(holder, mergedId);
   }
 
+  all(): { readonly holder: string; readonly mergedId: string }[] {
+    return this.#database
+      .prepare<[], { holder: string; mergedId: string }>(
+        'SELECT holder, merged_id AS mergedId FROM merges ORDER BY holder, merged_id',
+      )
+      .all();
+  }
+
   of(holder: string): string[] {
     return this.#ids('SELECT merged_id AS id FROM merges WHERE holder = ? ORDER BY merged_id', holder);
   }

@@ -1,3 +1,7 @@
+import { branchSchemaSql, forgeSchema } from './forge-schema.ts';
+import { guardianSchemaSql } from './guardian-schema.ts';
+import { runSchema } from './run-schema.ts';
+
 /** Each entry brings the schema one version further; entries that were released are never edited. */
 export const migrations: readonly string[] = [
   `
@@ -108,4 +112,100 @@ export const migrations: readonly string[] = [
   `
   ALTER TABLE sandboxes ADD COLUMN workspace_identity TEXT;
   `,
+  `
+  CREATE TABLE callers (
+    sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE,
+    body TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE gateway_position (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    epoch TEXT NOT NULL,
+    seq INTEGER NOT NULL
+  ) STRICT;
+  `,
+  // Names are unique within a project, which SQLite can only be told by making the table anew.
+  `
+  CREATE TABLE sandboxes_of_projects (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    failure TEXT,
+    image_id TEXT NOT NULL,
+    image_name TEXT NOT NULL,
+    driver TEXT NOT NULL,
+    cpus REAL NOT NULL,
+    memory_mb INTEGER NOT NULL,
+    disk_mb INTEGER NOT NULL,
+    pids INTEGER NOT NULL,
+    env TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    network TEXT NOT NULL,
+    address TEXT,
+    hostname TEXT NOT NULL,
+    idle_timeout_s INTEGER,
+    idle_action TEXT NOT NULL,
+    max_lifetime_s INTEGER,
+    workspace TEXT,
+    parent_snapshot_id TEXT,
+    parent_sandbox_id TEXT,
+    base_snapshot_id TEXT,
+    pause_keep TEXT,
+    created_at_ms INTEGER NOT NULL,
+    started_at_ms INTEGER,
+    active_at_ms INTEGER NOT NULL,
+    lifetime_warned INTEGER NOT NULL,
+    workspace_identity TEXT,
+    project TEXT NOT NULL DEFAULT 'default',
+    owner TEXT,
+    run_id TEXT,
+    UNIQUE (project, name)
+  ) STRICT;
+  -- What refers to a table goes with it.
+  CREATE TABLE callers_kept AS SELECT * FROM callers;
+  INSERT INTO sandboxes_of_projects SELECT *, 'default', NULL, NULL FROM sandboxes;
+  DROP TABLE sandboxes;
+  ALTER TABLE sandboxes_of_projects RENAME TO sandboxes;
+  INSERT OR IGNORE INTO callers SELECT * FROM callers_kept;
+  DROP TABLE callers_kept;
+  CREATE INDEX sandboxes_by_parent ON sandboxes (parent_snapshot_id);
+  CREATE INDEX sandboxes_by_run ON sandboxes (run_id);
+  CREATE INDEX sandboxes_by_owner ON sandboxes (owner);
+
+  ALTER TABLE snapshots ADD COLUMN project TEXT NOT NULL DEFAULT 'default';
+  ALTER TABLE snapshots ADD COLUMN owner TEXT;
+  ALTER TABLE snapshots ADD COLUMN run_id TEXT;
+  CREATE INDEX snapshots_by_owner ON snapshots (owner);
+
+  ALTER TABLE tokens ADD COLUMN role TEXT NOT NULL DEFAULT 'full';
+  ALTER TABLE tokens ADD COLUMN person TEXT;
+  ALTER TABLE tokens ADD COLUMN quota TEXT;
+  `,
+  runSchema,
+  forgeSchema,
+  `
+  CREATE TABLE budget_duties (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+    action TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    period TEXT NOT NULL,
+    tries INTEGER NOT NULL
+  ) STRICT;
+  `,
+  `
+  CREATE TABLE page_sessions (
+    key_sha256 TEXT PRIMARY KEY,
+    cookie_sha256 TEXT NOT NULL,
+    token_id TEXT NOT NULL,
+    expires_at_ms INTEGER NOT NULL
+  ) STRICT;
+  `,
+  branchSchemaSql,
+  // What the files of a checkpoint's memory are long in all: a loss of power may take the end of them.
+  `
+  ALTER TABLE snapshots ADD COLUMN memory_length_bytes INTEGER;
+  `,
+  guardianSchemaSql,
 ];

@@ -5,6 +5,12 @@ import type { SqliteDatabase } from './open-database.ts';
 export interface SandboxRecord {
   readonly id: string;
   readonly name: string;
+  /** Names are unique within it. */
+  readonly project: string;
+  /** Who made it, for quotas: a person, or the id of a token without one; null for administrators. */
+  readonly owner: string | null;
+  /** The run of an agent that it belongs to. */
+  readonly runId: string | null;
   readonly state: SandboxState;
   readonly failure: string | null;
   readonly imageId: string;
@@ -41,6 +47,9 @@ export interface SandboxRecord {
 const columns = {
   id: 'id',
   name: 'name',
+  project: 'project',
+  owner: 'owner',
+  runId: 'run_id',
   state: 'state',
   failure: 'failure',
   imageId: 'image_id',
@@ -93,13 +102,15 @@ export class SandboxTable {
   readonly #database: SqliteDatabase;
   readonly #insert: Database.Statement;
   readonly #byId: Database.Statement<[string], Row>;
-  readonly #byName: Database.Statement<[string], Row>;
+  readonly #byName: Database.Statement<[string, string], Row>;
   readonly #all: Database.Statement<[], Row>;
   readonly #grownFrom: Database.Statement<[string], Row>;
   readonly #delete: Database.Statement<[string]>;
   /** One for each set of fields that is ever changed together; there are few. */
   readonly #updates = new Map<string, Database.Statement>();
   readonly #sums: Database.Statement<[], { count: number; memoryMb: number }>;
+  readonly #projectOfRun: Database.Statement<[string], { project: string }>;
+  readonly #sumsOf: Database.Statement<[string], { count: number; memoryMb: number; diskMb: number }>;
   /** As read since they last changed: every call asks for one. Nothing that a transaction may still undo. */
   readonly #known = new Map<string, SandboxRecord>();
 
@@ -109,7 +120,7 @@ export class SandboxTable {
     const places = fields.map((field) => `@${field}`).join(', ');
     this.#insert = database.prepare(`INSERT INTO sandboxes (${names}) VALUES (${places})`);
     this.#byId = database.prepare(`SELECT ${selected} FROM sandboxes WHERE id = ?`);
-    this.#byName = database.prepare(`SELECT ${selected} FROM sandboxes WHERE name = ?`);
+    this.#byName = database.prepare(`SELECT ${selected} FROM sandboxes WHERE project = ? AND name = ?`);
     this.#all = database.prepare(`SELECT ${selected} FROM sandboxes ORDER BY id`);
     this.#grownFrom = database.prepare(
       `SELECT ${selected} FROM sandboxes WHERE parent_snapshot_id = ? ORDER BY id`,
@@ -118,9 +129,14 @@ export class SandboxTable {
     this.#sums = database.prepare(
       `SELECT count(*) AS count,
               coalesce(sum(CASE WHEN state IN ('creating', 'running') OR id IN
-                (SELECT sandbox_id FROM intents WHERE kind IN ('start', 'resume')
+                (SELECT subject FROM intents WHERE kind IN ('start', 'resume')
                    OR (kind = 'restore' AND json_extract(data, '$.wasRunning'))) THEN memory_mb ELSE 0 END), 0) AS memoryMb
        FROM sandboxes`,
+    );
+    this.#projectOfRun = database.prepare('SELECT project FROM sandboxes WHERE run_id = ? LIMIT 1');
+    this.#sumsOf = database.prepare(
+      `SELECT count(*) AS count, coalesce(sum(memory_mb), 0) AS memoryMb, coalesce(sum(disk_mb), 0) AS diskMb
+       FROM sandboxes WHERE owner = ?`,
     );
   }
 
@@ -153,8 +169,8 @@ export class SandboxTable {
     return record;
   }
 
-  byName(name: string): SandboxRecord | undefined {
-    const row = this.#byName.get(name);
+  byName(project: string, name: string): SandboxRecord | undefined {
+    const row = this.#byName.get(project, name);
     return row && toRecord(row);
   }
 
@@ -169,6 +185,15 @@ export class SandboxTable {
   /** How many there are, and the memory promised to those that run or are just being started. */
   sums(): { count: number; memoryMb: number } {
     return this.#sums.get()!;
+  }
+
+  projectOfRun(runId: string): string | undefined {
+    return this.#projectOfRun.get(runId)?.project;
+  }
+
+  /** All that one owner has, whatever its state. */
+  sumsOf(owner: string): { count: number; memoryMb: number; diskMb: number } {
+    return this.#sumsOf.get(owner)!;
   }
 
   /** When a snapshot is gone, what had grown from it had grown from the one before. */

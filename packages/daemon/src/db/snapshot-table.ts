@@ -20,6 +20,10 @@ export interface SnapshotRecord {
   readonly id: string;
   readonly sandboxId: string;
   readonly sandboxName: string;
+  /** Of its sandbox, and for good. */
+  readonly project: string;
+  readonly owner: string | null;
+  readonly runId: string | null;
   readonly name: string;
   readonly note: string;
   readonly tags: readonly string[];
@@ -32,6 +36,8 @@ export interface SnapshotRecord {
   readonly memoryBytes: number | null;
   /** What of it no other checkpoint shares; null until it was counted. */
   readonly memoryUsedBytes: number | null;
+  /** How long its files are in all, when they were written; null where an earlier version took it. */
+  readonly memoryLengthBytes: number | null;
   readonly memoryCompatibility: string | null;
   readonly pauseMs: number | null;
   readonly referencedBytes: number | null;
@@ -46,6 +52,9 @@ const columns = {
   id: 'id',
   sandboxId: 'sandbox_id',
   sandboxName: 'sandbox_name',
+  project: 'project',
+  owner: 'owner',
+  runId: 'run_id',
   name: 'name',
   note: 'note',
   tags: 'tags',
@@ -56,6 +65,7 @@ const columns = {
   engine: 'engine',
   memoryBytes: 'memory_bytes',
   memoryUsedBytes: 'memory_used_bytes',
+  memoryLengthBytes: 'memory_length_bytes',
   memoryCompatibility: 'memory_compatibility',
   pauseMs: 'pause_ms',
   referencedBytes: 'referenced_bytes',
@@ -165,6 +175,15 @@ export class SnapshotTable {
         `SELECT count(*) AS count FROM snapshots ${where}`,
       )
       .get({ sandboxId: sandboxId ?? null })!.count;
+  }
+
+  /** Those that somebody asked for. */
+  countOwned(owner: string): number {
+    return this.#database
+      .prepare<[string], { count: number }>(
+        'SELECT count(*) AS count FROM snapshots WHERE owner = ? AND automatic = 0',
+      )
+      .get(owner)!.count;
   }
 
   hasChildren(id: string): boolean {

@@ -1,10 +1,19 @@
 import { chmod } from 'node:fs/promises';
 import type { Transaction } from 'better-sqlite3';
+import { BranchTable } from './branch-table.ts';
 import { EventTable } from './event-table.ts';
+import { ForgeTable } from './forge-table.ts';
 import { ForwardTable } from './forward-table.ts';
+import { GatewayTable } from './gateway-table.ts';
+import { GuardianTable } from './guardian-table.ts';
 import { IntentTable } from './intent-table.ts';
 import { MergeTable } from './merge-table.ts';
 import type { SqliteDatabase } from './open-database.ts';
+import { PageSessionTable } from './page-session-table.ts';
+import { RunEventTable } from './run-event-table.ts';
+import { RunMessageTable } from './run-message-table.ts';
+import { RunStepTable } from './run-step-table.ts';
+import { RunTable } from './run-table.ts';
 import { SandboxTable } from './sandbox-table.ts';
 import { SnapshotTable } from './snapshot-table.ts';
 import { TokenTable } from './token-table.ts';
@@ -18,6 +27,15 @@ export class State {
   readonly intents: IntentTable;
   readonly forwards: ForwardTable;
   readonly merges: MergeTable;
+  readonly gateway: GatewayTable;
+  readonly runs: RunTable;
+  readonly runEvents: RunEventTable;
+  readonly runMessages: RunMessageTable;
+  readonly runSteps: RunStepTable;
+  readonly forge: ForgeTable;
+  readonly pageSessions: PageSessionTable;
+  readonly branches: BranchTable;
+  readonly guardian: GuardianTable;
   readonly #database: SqliteDatabase;
   readonly #transaction: Transaction<(work: () => unknown) => unknown>;
 
@@ -35,6 +53,15 @@ export class State {
     this.intents = new IntentTable(database);
     this.forwards = new ForwardTable(database);
     this.merges = new MergeTable(database);
+    this.gateway = new GatewayTable(database);
+    this.runs = new RunTable(database);
+    this.runEvents = new RunEventTable(database);
+    this.runMessages = new RunMessageTable(database);
+    this.runSteps = new RunStepTable(database);
+    this.forge = new ForgeTable(database);
+    this.pageSessions = new PageSessionTable(database);
+    this.branches = new BranchTable(database);
+    this.guardian = new GuardianTable(database);
   }
 
   /** All of it or nothing. Synchronous: the one connection is held meanwhile, so nothing slow belongs inside. */

@@ -1,4 +1,14 @@
-import { CoppiceError, type Route, type RouteName, type Routes, routes } from '@coppice/protocol';
+import {
+  CoppiceError,
+  fieldsOfAdmins,
+  type ReferenceField,
+  type ReferenceKind,
+  type Route,
+  type RouteName,
+  type Routes,
+  referencesOf,
+  routes,
+} from '@coppice/protocol';
 import type { z } from 'zod';
 import type { Principal, Progress } from '../services.ts';
 import type { Call, Handlers } from './call.ts';
@@ -41,15 +51,20 @@ export class Calls {
     query: unknown,
   ): Admitted<N> {
     const route: Route = routes[name];
-    const parsed = parse(route.params, params, 'path') as { sandbox?: string } | undefined;
-    this.#gate.assertMay(principal, name, parsed?.sandbox);
+    this.#gate.assertMay(principal, name);
+    const parsed = parse(route.params, params, 'path');
+    const reached = this.#reached(principal, route.params, parsed);
     if (route.query === undefined && Object.keys((query ?? {}) as object).length > 0)
       throw new CoppiceError('invalid_argument', 'this call takes no query parameters');
     return {
       name,
       principal,
-      params: parsed as Call<N>['params'],
-      query: parse(route.query, query ?? {}, 'query') as Call<N>['query'],
+      params: reached as Call<N>['params'],
+      query: this.#reached(
+        principal,
+        route.query,
+        parse(route.query, query ?? {}, 'query'),
+      ) as Call<N>['query'],
     };
   }
 
@@ -64,7 +79,7 @@ export class Calls {
       principal,
       params,
       query,
-      body: parse(route.body, body ?? {}, 'body'),
+      body: this.#body(principal, name, route, body),
       upload,
       signal,
       progress,
@@ -72,7 +87,59 @@ export class Calls {
     };
     return handler(call, socket) as ReturnType<Handlers[N]>;
   }
+
+  /** A reference that somebody gives outside of a call, as services take it. */
+  refer(principal: Principal, kind: ReferenceKind, ref: string): string {
+    return this.#gate.refer(principal, kind, ref);
+  }
+
+  /** The one project that a token reaches; undefined for an administrator's. */
+  projectFor(principal: Principal): string | undefined {
+    return this.#gate.projectFor(principal);
+  }
+
+  #body(principal: Principal | undefined, name: RouteName, route: Route, body: unknown): unknown {
+    const parsed = this.#reached(principal, route.body, parse(route.body, body ?? {}, 'body'));
+    if (principal?.scope.kind === 'admin') return parsed;
+    for (const path of fieldsOfAdmins[name] ?? [])
+      if (asksFor(parsed, path.split('.')))
+        throw new CoppiceError('forbidden', `\`${path}\` reaches beyond the project of this token`, {
+          hint: 'Leave it out, or ask an administrator.',
+        });
+    return parsed;
+  }
+
+  /** With every reference in it as services take it, and the project of the token where none is named. */
+  #reached(principal: Principal | undefined, schema: z.ZodType | undefined, value: unknown): unknown {
+    if (principal === undefined || principal.scope.kind === 'admin' || schema === undefined) return value;
+    const fields = referenceFields(schema);
+    if (fields.length === 0) return value;
+    const given = value as Record<string, unknown>;
+    const changed: Record<string, unknown> = {};
+    for (const { name, kind, isList } of fields) {
+      const ref = given[name];
+      if (isList && Array.isArray(ref))
+        changed[name] = ref.map((item) => this.#gate.refer(principal, kind, item as string));
+      else if (typeof ref === 'string') changed[name] = this.#gate.refer(principal, kind, ref);
+      else if (kind === 'project') changed[name] = this.#gate.projectFor(principal);
+    }
+    return { ...given, ...changed };
+  }
 }
+
+const fieldsBySchema = new WeakMap<z.ZodType, readonly ReferenceField[]>();
+
+const referenceFields = (schema: z.ZodType): readonly ReferenceField[] => {
+  const known = fieldsBySchema.get(schema) ?? referencesOf(schema);
+  fieldsBySchema.set(schema, known);
+  return known;
+};
+
+/** Whether something is asked for there: to have less than the default is open to everybody. */
+const asksFor = (value: unknown, [first, ...rest]: string[]): boolean => {
+  if (first !== undefined) return asksFor((value as Record<string, unknown> | undefined)?.[first], rest);
+  return value !== undefined && value !== false && !(Array.isArray(value) && value.length === 0);
+};
 
 const parse = (schema: z.ZodType | undefined, value: unknown, where: string): unknown => {
   if (schema === undefined) return undefined;

@@ -1,36 +1,49 @@
-import { type Action, accessOf, CoppiceError, covers, type Scope } from '@coppice/protocol';
+import {
+  type Action,
+  type Belonging,
+  CoppiceError,
+  defaultProject,
+  permits,
+  type ReferenceKind,
+  reaches,
+  type Scope,
+  splitReference,
+} from '@coppice/protocol';
 import type { Principal } from '../services.ts';
-import type { RateLimiter } from './rate-limiter.ts';
+import type { RateLimiter } from '../tokens/rate-limiter.ts';
 
 export interface GateOptions {
   readonly rateLimiter: RateLimiter;
-  /** Whose secret this is; undefined when nobody’s. */
-  readonly authenticate: (secret: string) => Principal | undefined;
-  /** The id behind an id or a name; undefined where there is none. */
-  readonly sandboxId: (ref: string) => string | undefined;
+  /** Whose secret this is; undefined when nobody’s. The key of a page counts only together with its cookie. */
+  readonly authenticate: (secret: string, cookie: string | undefined) => Principal | undefined;
+  /** What that is and belongs to, by any reference that services take; undefined where there is nothing. */
+  readonly sandbox: (ref: string) => Belonging | undefined;
+  readonly snapshot: (ref: string) => Belonging | undefined;
+  readonly projectOfRun: (runId: string) => string | undefined;
 }
 
 /** Where a call comes from. The socket of the home is root's alone, so strangers cannot use up what it may do. */
 export type Origin = 'network' | 'home';
 
-/** Who calls, whether they call too often, and what they may do: the same for every door. */
-export class Gate {
-  readonly #rateLimiter: RateLimiter;
-  readonly #authenticate: GateOptions['authenticate'];
-  readonly #sandboxId: GateOptions['sandboxId'];
+/** What a caller shows. */
+export interface Shown {
+  readonly secret: string | undefined;
+  readonly cookie: string | undefined;
+}
 
-  constructor({ rateLimiter, authenticate, sandboxId }: GateOptions) {
-    this.#rateLimiter = rateLimiter;
-    this.#authenticate = authenticate;
-    this.#sandboxId = sandboxId;
+/** Who calls, whether they call too often, what they may do and to what: the same for every door. */
+export class Gate {
+  readonly #options: GateOptions;
+
+  constructor(options: GateOptions) {
+    this.#options = options;
   }
 
   /** Whose token this is; counts the call. Needs nothing but the head of a request. */
-  enter(authorization: string | undefined, origin: Origin): Principal {
-    const secret = /^Bearer (\S{1,256})$/.exec(authorization ?? '')?.[1];
-    const principal = secret === undefined ? undefined : this.#authenticate(secret);
+  enter({ secret, cookie }: Shown, origin: Origin): Principal {
+    const principal = secret === undefined ? undefined : this.#options.authenticate(secret, cookie);
     if (principal !== undefined) {
-      this.#rateLimiter.take(principal.tokenId);
+      this.#options.rateLimiter.take(principal.tokenId);
       return principal;
     }
     this.enterUnknown(origin);
@@ -42,23 +55,99 @@ export class Gate {
 
   /** Counts a call for which nobody needs to be known. All strangers share one limit: an address is cheap to change. */
   enterUnknown(origin: Origin): void {
-    this.#rateLimiter.take(`unknown ${origin}`);
+    this.#options.rateLimiter.take(`unknown ${origin}`);
   }
 
-  /** A sandbox's token learns nothing of others, not even whether they exist. */
-  assertMay(principal: Principal | undefined, action: Action, sandboxRef?: string): void {
-    if (!this.#may(principal?.scope, action, sandboxRef))
-      throw new CoppiceError('forbidden', 'this token does not reach that');
+  /** Whether the token may do that to something; to what, `refer` decides. */
+  assertMay(principal: Principal | undefined, action: Action): void {
+    if (permits(principal, action)) return;
+    throw principal?.role === 'read' && permits({ ...principal, role: 'full' }, action)
+      ? lookOnly()
+      : unreached();
+  }
+
+  /**
+   * The reference as services take it, or a refusal: names are looked up in the project of the token, and what it does not reach is
+   * refused alike whether it exists or not.
+   */
+  refer(principal: Principal | undefined, kind: ReferenceKind, ref: string): string {
+    const scope = principal?.scope;
+    if (scope === undefined || scope.kind === 'admin') return ref;
+    const project = this.#projectOf(scope);
+    if (kind === 'project') {
+      if (project === ref) return ref;
+      throw new CoppiceError('forbidden', `this token reaches the project ${project} only`);
+    }
+    const qualified = qualify(ref, kind, project);
+    const found = this.#find(kind, qualified);
+    if (found !== undefined && reaches(scope, found)) return qualified;
+    if (scope.kind !== 'project') {
+      // Which snapshots a sandbox may be made into is for the restore itself to say: what it grew from is another's.
+      if (kind === 'snapshot') return qualified;
+      throw unreached();
+    }
+    if (found === undefined && isBareSnapshot(kind, ref)) return qualified;
+    throw new CoppiceError('not_found', `there is no ${kind} ${ref}`);
+  }
+
+  /** What stands for a project that a call leaves out; undefined where every project is meant. */
+  projectFor(principal: Principal | undefined): string | undefined {
+    return principal === undefined || principal.scope.kind === 'admin'
+      ? undefined
+      : this.#projectOf(principal.scope);
+  }
+
+  /** Whether git may be spoken to a repository, by its id; says the one branch that may be pushed, where it is but one. */
+  assertMayGit(
+    { scope, role }: Principal,
+    repositoryId: string | undefined,
+    isPush: boolean,
+  ): string | undefined {
+    if (isPush && role === 'read') throw lookOnly();
+    if (scope.kind === 'admin') return undefined;
+    if (scope.kind === 'branch' && scope.repository === repositoryId) return scope.branch;
+    throw unreached();
   }
 
   /** Counts what a large document costs. */
   charge(principal: Principal, bytes: number): void {
-    this.#rateLimiter.charge(principal.tokenId, bytes);
+    this.#options.rateLimiter.charge(principal.tokenId, bytes);
   }
 
-  #may(scope: Scope | undefined, action: Action, sandboxRef: string | undefined): boolean {
-    if (scope?.kind === 'admin') return true;
-    const sandboxId = sandboxRef === undefined ? undefined : this.#sandboxId(sandboxRef);
-    return covers(scope, accessOf(action), sandboxId);
+  #find(kind: ReferenceKind, ref: string): Belonging | undefined {
+    const snapshot = kind === 'sandbox' ? undefined : this.#options.snapshot(ref);
+    return snapshot ?? (kind === 'snapshot' ? undefined : this.#options.sandbox(ref));
+  }
+
+  #projectOf(scope: Exclude<Scope, { kind: 'admin' }>): string {
+    if (scope.kind === 'project') return scope.project;
+    if (scope.kind === 'branch') return defaultProject;
+    const project =
+      scope.kind === 'run'
+        ? this.#options.projectOfRun(scope.runId)
+        : this.#options.sandbox(scope.sandboxId)?.project;
+    return project ?? defaultProject;
   }
 }
+
+const unreached = (): CoppiceError => new CoppiceError('forbidden', 'this token does not reach that');
+
+const lookOnly = (): CoppiceError =>
+  new CoppiceError('forbidden', 'this token may look only', {
+    hint: 'Use a token that was made without --read-only.',
+  });
+
+const isId = /^(sb|sn)_[0-9a-hjkmnp-tv-z]{26}(:|$)/;
+
+/** With the project in front where it is a name of one. */
+const qualify = (ref: string, kind: ReferenceKind, project: string): string => {
+  const given = splitReference(ref).project;
+  if (given !== undefined && given !== project)
+    throw new CoppiceError('forbidden', `this token reaches the project ${project} only`);
+  if (given !== undefined || project === defaultProject || isId.test(ref)) return ref;
+  return isBareSnapshot(kind, ref) ? ref : `${project}/${ref}`;
+};
+
+/** Looked up in the sandbox that the call is about. */
+const isBareSnapshot = (kind: ReferenceKind, ref: string): boolean =>
+  kind === 'snapshot' && !ref.includes(':') && !isId.test(ref);

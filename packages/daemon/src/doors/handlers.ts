@@ -1,12 +1,15 @@
-import type { BuildEvent } from '@coppice/protocol';
+import { type BuildEvent, CoppiceError } from '@coppice/protocol';
 import type { LayerProgress, PushProgress } from '@coppice/runtime';
-import type { CallOptions, Principal, Progress, Services } from '../services.ts';
+import type { DoorServices } from '../door-services.ts';
+import type { CallOptions, Principal, Progress } from '../services.ts';
 import type { Handlers, ServerEvent } from './call.ts';
 import { execEvents } from './http/exec-events.ts';
 import { runOverSocket } from './http/exec-socket.ts';
 import { layerEvent, occasionally } from './http/layer-events.ts';
 import { progressEvents } from './http/progress-events.ts';
+import { followRuns } from './http/run-socket.ts';
 import { attachTerminal } from './http/terminal-socket.ts';
+import { projectHandlers } from './project-handlers.ts';
 
 const done = async (work: Promise<void>): Promise<Record<string, never>> => {
   await work;
@@ -24,8 +27,18 @@ const optionsOf = ({
 }): CallOptions => ({
   signal,
   by: principal?.scope.kind,
+  owner: principal?.owner,
   ...(progress === undefined ? {} : { progress }),
 });
+
+const projectOf = (principal: Principal | undefined): string | undefined =>
+  principal?.scope.kind === 'project' ? principal.scope.project : undefined;
+/** Which run it is about stands in the token, and nowhere else. */
+const runOf = (principal: Principal | undefined): string => {
+  if (principal?.scope.kind !== 'run')
+    throw new CoppiceError('forbidden', 'only the token of a run reaches that');
+  return principal.scope.runId;
+};
 
 const items = async <T>(work: Promise<T[]>): Promise<{ items: T[] }> => ({ items: await work });
 
@@ -33,12 +46,16 @@ async function* numbered<T extends { seq: number }>(events: AsyncIterable<T>): A
   for await (const event of events) yield { id: String(event.seq), data: event };
 }
 
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}
+
 async function* plain(events: AsyncIterable<unknown>): AsyncIterable<ServerEvent> {
   for await (const data of events) yield { data };
 }
 
 /** One handler for each route: it calls one service and gives back what that says. */
-export const createHandlers = (services: Services): Handlers => ({
+export const createHandlers = (services: DoorServices): Handlers => ({
   health: () => services.health.check(),
   doctor: () => services.doctor.examine(),
   metrics: () => services.metrics.text(),
@@ -54,9 +71,10 @@ export const createHandlers = (services: Services): Handlers => ({
   getSandbox: ({ params }) => services.sandboxes.get(params.sandbox),
   updateSandbox: ({ params, body }) => services.sandboxes.update(params.sandbox, body),
   destroySandbox: ({ params }) => done(services.sandboxes.destroy(params.sandbox)),
+  listUsage: ({ query }) => items(services.sandboxes.usage(query.project)),
   startSandbox: ({ params }) => services.sandboxes.start(params.sandbox),
   stopSandbox: ({ params, body }) => services.sandboxes.stop(params.sandbox, body.grace_s),
-  pauseSandbox: ({ params, body }) => services.sandboxes.pause(params.sandbox, body.keep),
+  pauseSandbox: ({ params, body, signal }) => services.sandboxes.pause(params.sandbox, body.keep, signal),
   resumeSandbox: ({ params }) => services.sandboxes.resume(params.sandbox),
 
   exec: ({ params, body, signal }) => services.exec.run(params.sandbox, body, signal),
@@ -69,8 +87,8 @@ export const createHandlers = (services: Services): Handlers => ({
   signalJob: ({ params, body }) => done(services.jobs.signal(params.sandbox, params.job, body.signal)),
   openTerminal: ({ params, body }) => services.terminals.open(params.sandbox, body),
   listTerminals: ({ params }) => items(services.terminals.list(params.sandbox)),
-  attachTerminal: ({ params }, socket) =>
-    attachTerminal(services.terminals, params.sandbox, params.terminal, socket),
+  attachTerminal: ({ params, query }, socket) =>
+    attachTerminal(services.terminals, params.sandbox, params.terminal, query.show, socket),
   resizeTerminal: ({ params, body }) =>
     done(services.terminals.resize(params.sandbox, params.terminal, body.cols, body.rows)),
   signalTerminal: ({ params, body }) =>
@@ -97,8 +115,8 @@ export const createHandlers = (services: Services): Handlers => ({
 
   createSnapshot: ({ params, body, ...call }) =>
     services.snapshots.create(params.sandbox, body, optionsOf(call)),
-  listSandboxSnapshots: ({ params }) => items(services.snapshots.list(params.sandbox)),
-  listSnapshots: () => items(services.snapshots.list()),
+  listSandboxSnapshots: ({ params }) => items(services.snapshots.list(params)),
+  listSnapshots: ({ query }) => items(services.snapshots.list(query)),
   getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
   updateSnapshot: ({ params, body }) => services.snapshots.update(params.snapshot, body),
   deleteSnapshot: ({ params }) => done(services.snapshots.delete(params.snapshot)),
@@ -122,6 +140,46 @@ export const createHandlers = (services: Services): Handlers => ({
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),
   mergeCommits: ({ params, body, ...call }) => services.git.merge(params.sandbox, body, optionsOf(call)),
+  runsHealth: async () => ({ items: services.runWatch.list() }),
+  quarantineRun: ({ params, body, principal }) =>
+    services.runWatch.quarantine(params.run, body.reason, principal?.tokenId),
+  clearRun: ({ params, body, principal }) =>
+    services.runWatch.clear(params.run, body.reason, principal?.tokenId),
+  guardianStatus: async () => services.guardian.status(),
+  conductor: async () => services.guardian.conductor(),
+  intervene: ({ params, body, principal }) =>
+    services.guardian.intervene(params.run, body, principal?.tokenId),
+  listInterventions: async ({ params }) => ({ items: services.guardian.list(params.run) }),
+  revertIntervention: ({ params, principal }) =>
+    services.guardian.revert(params.intervention, principal?.tokenId),
+  guardianDryRun: async ({ params, body }) => services.guardian.dryRun(params.run, body.rules),
+  judgeRun: ({ params }) => services.guardian.judge(params.run),
+  startBranch: ({ body }) => services.branches.start(body),
+  finishBranch: ({ body }) => services.branches.finish(body),
+  mergeBranch: ({ body }) => services.branches.merge(body),
+  branchStatus: ({ query }) => services.branches.status(query),
+  listBranches: ({ query }) => items(services.branches.list(query)),
+  listRepositories: () => items(services.forge.list()),
+  createRepository: ({ body }) => services.forge.create(body),
+  getRepository: ({ params }) => services.forge.get(params.repository),
+  removeRepository: ({ params }) => done(services.forge.remove(params.repository)),
+  examineForge: ({ params }) => services.forge.doctor(params.repository),
+  listIssues: ({ params }) => items(services.forge.issues(params.repository)),
+  createIssue: ({ params, body }) => services.forge.createIssue(params.repository, body),
+  getIssue: ({ params }) => services.forge.issue(params.repository, params.issue),
+  listIssueComments: ({ params }) => items(services.forge.comments(params.repository, params.issue)),
+  commentIssue: ({ params, body }) => services.forge.comment(params.repository, params.issue, body),
+  listPulls: ({ params, query }) => items(services.forge.pulls(params.repository, query.state)),
+  createPull: ({ params, body }) => services.forge.createPull(params.repository, body),
+  getPull: ({ params }) => services.forge.pull(params.repository, params.pull),
+  closePull: ({ params }) => services.forge.closePull(params.repository, params.pull),
+  mergePull: ({ params, body }) => services.forge.mergePull(params.repository, params.pull, body),
+  listReviews: ({ params }) => items(services.forge.reviews(params.repository, params.pull)),
+  reviewPull: ({ params, body, principal }) =>
+    services.forge.review(params.repository, params.pull, principal?.tokenId, body),
+  listChecks: ({ params }) => items(services.forge.checks(params.repository, params.sha)),
+  reportCheck: ({ params, body }) => done(services.forge.reportCheck(params.repository, body)),
+
   listSessions: () => items(services.sessions.list()),
   adoptSandbox: ({ params, body }) => services.sessions.adopt(params.sandbox, body.session, body.force),
   listNotes: ({ query }) => items(services.notes.list(query.folder, query.recursive)),
@@ -136,9 +194,11 @@ export const createHandlers = (services: Services): Handlers => ({
   searchNotes: ({ query: { regex, ...query } }) => services.notes.search({ ...query, isRegex: regex }),
   changeFrontmatter: ({ body: { path, ...changes } }) => services.notes.changeFrontmatter(path, changes),
   listNoteTags: async ({ query }) => ({ tags: await services.notes.tags(query.path) }),
-  lineage: async () => ({ nodes: await services.compare.lineage() }),
+  lineage: async ({ query }) => ({ nodes: await services.compare.lineage(query.project) }),
 
-  setSecret: ({ params, body }) => done(services.gateway.setSecret(params.secret, body.value)),
+  setCaller: ({ params, body }) => services.gateway.setCaller(params.sandbox, body),
+  getCaller: ({ params }) => services.gateway.callerOf(params.sandbox),
+  setSecret: ({ params, body }) => done(services.gateway.setSecret(params.secret, body)),
   listSecrets: () => items(services.gateway.listSecrets()),
   removeSecret: ({ params }) => done(services.gateway.removeSecret(params.secret)),
   getCosts: ({ query }) => services.gateway.costs(query),
@@ -151,9 +211,11 @@ export const createHandlers = (services: Services): Handlers => ({
   }),
   forwardPort: ({ params, body }) => services.ports.add(params.sandbox, body.guest_port, body.host_port),
   listPorts: ({ params }) => items(services.ports.list(params.sandbox)),
+  waitForPort: ({ params, body, signal }) =>
+    services.ports.wait(params.sandbox, params.port, body.timeout_ms, signal),
   removePort: ({ params }) => done(services.ports.remove(params.sandbox, params.port)),
 
-  listImages: () => items(services.images.list()),
+  listImages: ({ principal }) => items(services.images.list(projectOf(principal))),
   makeImage: ({ body, ...call }) => services.images.make(body, optionsOf(call)),
   importImage: ({ query, upload, ...call }) => services.images.importTar(query.name, upload, optionsOf(call)),
   pullImage: async ({ body, signal }) =>
@@ -186,10 +248,49 @@ export const createHandlers = (services: Services): Handlers => ({
   listRegistries: () => items(services.registries.list()),
   loginRegistry: ({ body, signal }) => services.registries.login(body, signal),
   logoutRegistry: ({ params }) => done(services.registries.logout(params.registry)),
-  getImage: ({ params }) => services.images.get(params.image),
+  getImage: ({ params, principal }) => services.images.get(params.image, projectOf(principal)),
   removeImage: ({ params }) => done(services.images.remove(params.image)),
+
+  ...projectHandlers(services),
 
   listTokens: () => items(services.tokens.list()),
   createToken: ({ body }) => services.tokens.create(body),
   revokeToken: ({ params }) => done(services.tokens.revoke(params.token)),
+  whoami: async ({ principal }) => services.pageSessions.describe(principal!),
+  createPageLink: async ({ principal }) => services.pageSessions.link(principal!),
+
+  startRun: ({ body }) => services.runs.start(body),
+  listRuns: ({ query }) => items(services.runs.list(query)),
+  compareRuns: ({ query }) => services.runs.compare(query.a, query.b),
+  runSocket: (_call, socket) => followRuns(services.runs, socket),
+  getRun: ({ params }) => services.runs.get(params.run),
+  removeRun: ({ params }) => done(services.runs.remove(params.run)),
+  getRunResult: ({ params }) => services.runs.result(params.run),
+  listRunEvents: ({ params, query }) => services.runs.events(params.run, query),
+  streamRunEvents: async ({ params, query, lastEventId, signal }) => {
+    const after =
+      lastEventId !== undefined && /^\d{1,15}$/.test(lastEventId) ? Number(lastEventId) : query.after;
+    return numbered(services.runs.follow(params.run, { ...query, after }, signal));
+  },
+  getTrajectory: ({ params, query }) => services.runs.trajectory(params.run, query),
+  readRunBody: async ({ params }) => {
+    const bytes = await services.runs.body(params.run, params.body);
+    return { bytes: once(bytes), contentType: 'text/plain; charset=utf-8', sizeBytes: bytes.length };
+  },
+  tellRun: ({ params, body }) => services.runs.tell(params.run, body),
+  listRunMessages: ({ params }) => items(services.runs.messages(params.run)),
+  withdrawMessage: ({ params }) => services.runs.withdraw(params.run, params.message),
+  interruptRun: ({ params, body }) => services.runs.interrupt(params.run, body.reason),
+  pauseRun: ({ params }) => services.runs.pause(params.run),
+  resumeRun: ({ params }) => services.runs.resume(params.run),
+  stopRun: ({ params, body }) => services.runs.stop(params.run, body.reason),
+  listSteps: ({ params }) => items(services.runs.steps(params.run)),
+  takeStep: ({ params, body }) => services.runs.takeStep(params.run, body.title),
+  rewindRun: ({ params, body }) => services.runs.rewind(params.run, body),
+  forkRun: ({ params, body }) => services.runs.fork(params.run, body),
+  reportEvent: ({ principal, body }) => services.inside.report(runOf(principal), body),
+  fetchMessages: ({ principal, query, signal }) =>
+    items(services.inside.messages(runOf(principal), query, signal)),
+  reportHeartbeat: ({ principal, body }) => services.inside.heartbeat(runOf(principal), body.status),
+  reportDone: ({ principal, body }) => done(services.inside.done(runOf(principal), body)),
 });

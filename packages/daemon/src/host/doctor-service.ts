@@ -1,8 +1,10 @@
 import { existsSync } from 'node:fs';
+import type { DiskStore } from '@coppice/disks';
 import type { Doctor, Stray } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
+import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { State } from '../db/state.ts';
 import type { Drivers } from '../sandboxes/machine-starter.ts';
+import { lossHint } from '../snapshots/memory/memory-policy.ts';
 import type { Trouble } from './health-service.ts';
 
 type Finding = Doctor['findings'][number];
@@ -17,6 +19,8 @@ export interface DoctorParts {
   readonly strays: () => Promise<readonly Stray[]>;
   /** Why the sandbox of that id cannot be reached now, though it runs. */
   readonly unreached: (sandboxId: string) => string | undefined;
+  /** What a loss of power took of a snapshot. */
+  readonly loss: (snapshot: SnapshotRecord) => Promise<string | undefined>;
   /** What is wrong now, as health knows it. */
   readonly troubles: () => readonly Trouble[];
   readonly network: () => Promise<{ readonly usable: boolean; readonly detail: string }>;
@@ -117,12 +121,12 @@ export class DoctorService {
   }
 
   async #sandboxes(): Promise<Finding[]> {
-    const { state, disks } = this.#parts;
+    const { state } = this.#parts;
     const sandboxes = state.sandboxes.all();
     const failed = sandboxes.filter((sandbox) => sandbox.state === 'failed');
-    const found = await disks.list();
-    const stored = new Set(found.snapshots);
-    const missing = state.snapshots.all().filter((snapshot) => !stored.has(snapshot.id));
+    const losses = await Promise.all(
+      state.snapshots.all().map(async (snapshot) => ({ snapshot, loss: await this.#parts.loss(snapshot) })),
+    );
     return [
       ...failed.map(
         (sandbox): Finding => ({
@@ -139,14 +143,12 @@ export class DoctorService {
         const fix = `It is tried again all the time. To give up what runs in it: coppice stop ${name} && coppice start ${name}`;
         return [{ severity: 'warning', check: 'sandboxes', message, fix }];
       }),
-      ...missing.map(
-        (snapshot): Finding => ({
-          severity: 'error',
-          check: 'snapshots',
-          message: `the files of snapshot ${snapshot.id} (${snapshot.sandboxName}:${snapshot.name}) are gone`,
-          fix: 'Import it from an export, or delete it.',
-        }),
-      ),
+      ...losses.flatMap(({ snapshot: { id, sandboxName, name, memoryBytes }, loss }): Finding[] => {
+        if (loss === undefined) return [];
+        const message = `snapshot ${id} (${sandboxName}:${name}): ${loss}`;
+        const fix = memoryBytes === null ? 'Import it from an export, or delete it.' : lossHint;
+        return [{ severity: 'error', check: 'snapshots', message, fix }];
+      }),
     ];
   }
 
@@ -168,8 +170,8 @@ export class DoctorService {
       {
         severity: 'warning',
         check: 'engine',
-        message: `disks are kept by the engine ${engine}: snapshots and forks take time with the number of files${memory}`,
-        fix: 'Give the home a btrfs filesystem, or a kernel with btrfs and loop devices.',
+        message: `disks are kept by the engine ${engine}: snapshots and forks take time with the number of files, and disks are not held to their size${memory}`,
+        fix: 'Give this machine a kernel with btrfs and loop devices; a new home then uses them.',
       },
     ];
   }

@@ -126,12 +126,12 @@ export class ImageService {
     };
   }
 
-  async list(): Promise<Image[]> {
-    return (await this.#store.list()).map((image) => this.#view(image));
+  async list(project?: string): Promise<Image[]> {
+    return (await this.#store.list()).map((image) => this.#view(image, project));
   }
 
-  async get(ref: string): Promise<Image> {
-    return this.#view(await this.#store.get(ref));
+  async get(ref: string, project?: string): Promise<Image> {
+    return this.#view(await this.#store.get(ref), project);
   }
 
   async make(input: z.output<typeof makeImageSchema>, options: CallOptions = {}): Promise<Image> {
@@ -338,13 +338,15 @@ export class ImageService {
     });
   }
 
-  #usersOf(imageId: string): string[] {
+  #usersOf(imageId: string, project?: string): string[] {
     const sandboxes = this.#state.sandboxes.all().filter((sandbox) => sandbox.imageId === imageId);
     const snapshots = this.#state.snapshots.all().filter((snapshot) => snapshot.imageId === imageId);
-    return [...sandboxes, ...snapshots].map((user) => user.id);
+    return [...sandboxes, ...snapshots]
+      .filter((user) => project === undefined || user.project === project)
+      .map((user) => user.id);
   }
 
-  #view(image: StoredImage): Image {
+  #view(image: StoredImage, project?: string): Image {
     return {
       id: image.id,
       name: image.name,
@@ -352,7 +354,7 @@ export class ImageService {
       size_bytes: image.sizeBytes,
       digest: image.digest,
       created_at: image.createdAt,
-      used_by: this.#usersOf(image.id),
+      used_by: this.#usersOf(image.id, project),
       registry_digest: image.source.kind === 'registry' ? image.source.digest : null,
       layers: [...(image.layers ?? [])],
       settings: image.settings === undefined ? null : settingsView(image.settings),

@@ -2,6 +2,7 @@ import { CoppiceError, type ErrorCode, type ExecResult, type Exit, type execSche
 import { type ExitStatus, GatheredBytes, type GuestProcess, type StreamedChunk } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { GuestAccess, GuestLease } from './guest-access.ts';
+import type { LimitWatch } from './limit-watch.ts';
 import { outputText, unfinishedTail } from './output-text.ts';
 import { type CommandInput, toExit, toProcessRequest } from './process-request.ts';
 
@@ -70,8 +71,9 @@ export class ExecService {
       // The caller may have gone while the sandbox was woken: then nothing is started.
       signal?.throwIfAborted();
       const emptyInput = stdin === undefined || stdin.length === 0;
+      const watch = lease.watchLimits();
       const process = await lease.guest.exec({ ...toProcessRequest(lease, input), emptyInput });
-      return await this.#collect(process, input.max_output_bytes, stdin, startedMs, signal);
+      return await this.#collect(process, watch, input.max_output_bytes, stdin, startedMs, signal);
     } finally {
       lease.release();
     }
@@ -79,6 +81,7 @@ export class ExecService {
 
   async #collect(
     process: GuestProcess,
+    watch: LimitWatch,
     capBytes: number,
     stdin: Buffer | undefined,
     startedMs: number,
@@ -91,15 +94,16 @@ export class ExecService {
       const feeding = this.#feed(process, stdin);
       const stdout = new CappedOutput(capBytes);
       const stderr = new CappedOutput(capBytes);
-      const exit = await this.#follow(process, stdout, stderr);
+      const exit = await this.#follow(process, watch, stdout, stderr);
       await feeding;
       signal?.throwIfAborted();
       const out = stdout.finish();
       const err = stderr.finish();
+      watch.hear(err.bytes);
       const outText = outputText(out.bytes);
       const errText = outputText(err.bytes);
       return {
-        ...toExit(exit),
+        ...watch.settle(toExit(exit)),
         stdout: outText.text,
         stderr: errText.text,
         binary: outText.base64 !== null || errText.base64 !== null,
@@ -116,13 +120,18 @@ export class ExecService {
   }
 
   /** What came before the agent was given up is of use to the caller. */
-  async #follow(process: GuestProcess, stdout: CappedOutput, stderr: CappedOutput): Promise<ExitStatus> {
+  async #follow(
+    process: GuestProcess,
+    watch: LimitWatch,
+    stdout: CappedOutput,
+    stderr: CappedOutput,
+  ): Promise<ExitStatus> {
     try {
       for await (const { stream, data } of process.output) (stream === 'stdout' ? stdout : stderr).add(data);
       return await process.exit;
     } catch (error) {
       if (!(error instanceof CoppiceError) || !agentIsSilent.has(error.code)) throw error;
-      const { code, message, hint, details } = error;
+      const { code, message, hint, details } = watch.explain(error);
       const kept = {
         stdout: outputText(stdout.finish().bytes).text,
         stderr: outputText(stderr.finish().bytes).text,
@@ -146,20 +155,26 @@ export class ExecService {
   async stream(ref: string, input: CommandInput): Promise<ExecStream> {
     const lease = await this.#guests.acquire(ref);
     try {
+      const watch = lease.watchLimits();
       const process = await lease.guest.exec(toProcessRequest(lease, input));
-      return this.#leased(process, lease);
+      return this.#leased(process, watch, lease);
     } catch (error) {
       lease.release();
       throw error;
     }
   }
 
-  #leased(process: GuestProcess, lease: GuestLease): ExecStream {
-    const exit = process.exit.then(toExit).finally(() => lease.release());
+  #leased(process: GuestProcess, watch: LimitWatch, lease: GuestLease): ExecStream {
+    const explain = (error: unknown): never => {
+      throw error instanceof CoppiceError ? watch.explain(error) : error;
+    };
+    const exit = process.exit
+      .then((status) => watch.settle(toExit(status)), explain)
+      .finally(() => lease.release());
     exit.catch(() => {});
     return {
       pid: process.pid,
-      output: process.output,
+      output: heard(process.output, watch, explain),
       exit,
       writeStdin: (data) => process.writeStdin(data),
       endStdin: () => process.endStdin(),
@@ -169,5 +184,20 @@ export class ExecService {
         lease.release();
       },
     };
+  }
+}
+
+async function* heard(
+  output: AsyncIterable<StreamedChunk>,
+  watch: LimitWatch,
+  explain: (error: unknown) => never,
+): AsyncIterable<StreamedChunk> {
+  try {
+    for await (const chunk of output) {
+      if (chunk.stream === 'stderr') watch.hear(chunk.data);
+      yield chunk;
+    }
+  } catch (error) {
+    explain(error);
   }
 }

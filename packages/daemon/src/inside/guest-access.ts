@@ -1,4 +1,5 @@
 import type { Guest } from '@coppice/runtime';
+import type { LimitWatch } from './limit-watch.ts';
 
 /** A sandbox in use: as long as a lease is held it is not idle. */
 export interface GuestLease {
@@ -9,6 +10,8 @@ export interface GuestLease {
   readonly user?: string | undefined;
   readonly cwd?: string | undefined;
   readonly guest: Guest;
+  /** Begins to watch what the sandbox runs out of. */
+  watchLimits(): LimitWatch;
   /** Marks activity: a long call that is silent is idle again. */
   touch(): void;
   release(): void;

@@ -1,4 +1,11 @@
-import { CoppiceError, destinationsOf, mayAskModels, modelVariables } from '@coppice/protocol';
+import {
+  CoppiceError,
+  destinationsOf,
+  mayAskModels,
+  modelVariables,
+  trustVariables,
+  workDirectory,
+} from '@coppice/protocol';
 import type { ImageSettings, Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
@@ -6,6 +13,7 @@ import type { Activity } from '../sandboxes/activity.ts';
 import type { Machines } from '../sandboxes/machines.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import type { GuestAccess, GuestLease } from './guest-access.ts';
+import { LimitWatch } from './limit-watch.ts';
 
 interface Waker {
   resume(ref: string): Promise<unknown>;
@@ -19,6 +27,8 @@ export interface GuestDoorParts {
   readonly waker: Waker;
   /** What an image says about processes that run in it. */
   readonly imageSettings: (imageId: string) => ImageSettings | undefined;
+  /** Lets programs of a sandbox that uses secrets trust the gateway. */
+  readonly trust: { ensure(machine: Machine): Promise<void> };
 }
 
 /** Gives out leases; the common path, a sandbox that runs, takes no lock and awaits nothing. */
@@ -35,7 +45,7 @@ export class GuestDoor implements GuestAccess {
     const arrival = machines.arrival(record.id);
     if (arrival !== undefined) await arrival;
     const machine = machines.get(record.id);
-    if (machine !== undefined) return this.#lease(record, machine);
+    if (machine !== undefined) return this.#trusted(record, machine);
 
     // Between two machines of one sandbox, as in a restore, there is a moment without any: whoever holds the lock ends it.
     await locks.shared(record.id, async () => {});
@@ -46,7 +56,12 @@ export class GuestDoor implements GuestAccess {
     }
     const started = machines.get(record.id);
     if (started === undefined) throw notRunning(record);
-    return this.#lease(record, started);
+    return this.#trusted(record, started);
+  }
+
+  #trusted(record: SandboxRecord, machine: Machine): GuestLease | Promise<GuestLease> {
+    if (!record.network.allow.some(isSecret)) return this.#lease(record, machine);
+    return this.#parts.trust.ensure(machine).then(() => this.#lease(record, machine));
   }
 
   #lease(record: SandboxRecord, machine: Machine): GuestLease {
@@ -57,21 +72,26 @@ export class GuestDoor implements GuestAccess {
       name: record.name,
       ...processDefaults(record, imageSettings(record.imageId)),
       guest: machine.guest,
+      watchLimits: () => new LimitWatch(machine),
       touch: () => activity.touch(record.id),
       release,
     };
   }
 }
 
-/** What the image says, and over it what the sandbox was given. */
+const isSecret = (entry: string): boolean => entry.startsWith('secret:');
+
+/** What the image says, and over it what the sandbox was given. Where neither says, commands start in /workspace if there is one. */
 const processDefaults = (
   record: SandboxRecord,
   settings: ImageSettings | undefined,
 ): Pick<GuestLease, 'env' | 'user' | 'cwd'> => {
   const { allow } = record.network;
   const models = allow.length > 0 && mayAskModels(destinationsOf(allow).names) ? modelVariables : {};
-  const env = { ...models, ...settings?.env, ...record.env };
-  return settings === undefined ? { env } : { env, user: settings.user, cwd: settings.workingDir };
+  const trust = allow.some(isSecret) ? trustVariables : {};
+  const env = { ...models, ...trust, ...settings?.env, ...record.env };
+  const cwd = record.workspace === null ? settings?.workingDir : workDirectory;
+  return { env, user: settings?.user, cwd };
 };
 
 function notRunning(record: SandboxRecord): CoppiceError {

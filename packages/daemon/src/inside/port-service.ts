@@ -1,5 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError, type PortForward } from '@coppice/protocol';
+import type { Guest } from '@coppice/runtime';
 import type { ForwardRecord } from '../db/forward-table.ts';
 import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
@@ -7,7 +9,7 @@ import type { Journal } from '../journal/journal.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import { forwardView } from '../sandboxes/views.ts';
-import type { GuestAccess } from './guest-access.ts';
+import { type GuestAccess, withGuest } from './guest-access.ts';
 import { joinStreams } from './port-stream.ts';
 
 export interface PortServiceParts {
@@ -74,6 +76,28 @@ export class PortService {
   async list(ref: string): Promise<PortForward[]> {
     const { finder, state } = this.#parts;
     return state.forwards.ofSandbox(finder.get(ref).id).map(forwardView);
+  }
+
+  /** Each try is a connection of its own, closed at once: a server that counts them sees them. */
+  async wait(
+    ref: string,
+    guestPort: number,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<{ port: number; waited_ms: number }> {
+    const { id, name } = this.#parts.finder.get(ref);
+    const beganMs = performance.now();
+    for (let pauseMs = 20; ; pauseMs = Math.min(500, pauseMs * 1.5)) {
+      const isOpen = await withGuest(this.#parts.guests, id, ({ guest }) => isListening(guest, guestPort));
+      const waitedMs = Math.round(performance.now() - beganMs);
+      if (isOpen) return { port: guestPort, waited_ms: waitedMs };
+      if (waitedMs + pauseMs > timeoutMs)
+        throw new CoppiceError('timeout', `nothing listens on port ${guestPort} of sandbox ${name} yet`, {
+          hint: `Look at what was to listen there: \`coppice jobs ${name}\`, \`coppice logs ${name} JOB\`. Or wait for longer.`,
+          details: { port: guestPort, waited_ms: waitedMs },
+        });
+      await sleep(pauseMs, undefined, { signal });
+    }
   }
 
   async remove(ref: string, guestPort: number): Promise<void> {
@@ -181,5 +205,17 @@ export class PortService {
     this.#listeners.delete(hostPort);
     for (const socket of listener.sockets) socket.destroy();
     await new Promise((resolve) => listener.server.close(resolve));
+  }
+}
+
+/** Refused is an answer; that the sandbox does not answer is an error. */
+async function isListening(guest: Guest, port: number): Promise<boolean> {
+  try {
+    (await guest.dial(port)).close();
+    return true;
+  } catch (error) {
+    if (error instanceof CoppiceError && error.code !== 'unavailable' && error.code !== 'timeout')
+      return false;
+    throw error;
   }
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError, type Event } from '@coppice/protocol';
 import type { Intent } from '../db/intent-table.ts';
 import type { State } from '../db/state.ts';
-import type { HoldPoint, KillPoint } from './kill-points.ts';
+import type { HoldPoint, KillPoint, ProjectKillPoint } from './kill-points.ts';
 
 const holdPollMs = 5;
 
@@ -80,7 +80,7 @@ export class Journal {
     );
   }
 
-  step(point: KillPoint): void {
+  step(point: KillPoint | ProjectKillPoint): void {
     if (this.#isAsked(point)) process.kill(process.pid, 'SIGKILL');
   }
 

@@ -53,8 +53,46 @@ export const killPoints = [
   'import.disk-made',
   'import.taken',
   'import.committed',
+  'run.recorded',
+  'run.creating',
+  'run.sandbox-made',
+  'run.agent-started',
+  'run.running',
+  'run.step-taken',
+  'run.rewind-recorded',
+  'run.rewound',
+  'run.output-taken',
+  'run.exited',
+  'run.completing',
+  'run.completed',
+  'forge-merge.recorded',
+  'forge-merge.moved',
+  'forge-merge.committed',
+  'branch-start.recorded',
+  'branch-start.branch-made',
+  'branch-start.sandbox-made',
+  'branch-start.cloned',
+  'branch-start.run-started',
+  'branch-finish.brought',
+  'branch-finish.pull-opened',
+  'branch-merge.merged',
+  'branch-merge.tidied',
 ] as const;
 export type KillPoint = (typeof killPoints)[number];
 
 /** Where the tests can make the daemon wait, to see what comes meanwhile. */
 export type HoldPoint = 'merge.applying' | 'recovery.sweeping' | 'snapshot.thawed';
+
+/** The same for projects; tests/faults/project-kill-points.test.ts walks them. */
+export const projectKillPoints = [
+  'agent-run.recorded',
+  'agent-run.sandbox-made',
+  'agent-run.job-started',
+  'agent-run.kept',
+  'agent-run.ended',
+  'experiment.base-made',
+  'promotion.recorded',
+  'promotion.marked',
+  'rollback.recorded',
+] as const;
+export type ProjectKillPoint = (typeof projectKillPoints)[number];

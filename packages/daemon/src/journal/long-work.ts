@@ -1,8 +1,7 @@
+import type { DiskStore } from '@coppice/disks';
 import { CoppiceError } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
+import type { Ending, GiveUp } from '@coppice/runtime';
 
-/** Who ends work besides its caller: the sandbox is to stop, it is to go, or the daemon ends. */
-export type Ending = 'stop' | 'destroy' | 'close';
 export const allEndings: readonly Ending[] = ['stop', 'destroy', 'close'];
 
 /** Of work whose long part is a copy of a disk: where a copy is made in an instant, nobody needs to end it. */
@@ -49,22 +48,24 @@ export class LongWork {
   readonly #running = new Set<Running>();
   #closedBy: Ending | undefined;
 
+  /** The signal is given in all these cases; the second one not for the caller, and with a WorkEnded as its reason. */
   async run<T>(
     { sandboxId, caller, endsFor }: WorkOptions,
-    work: (signal: AbortSignal) => Promise<T>,
+    work: (signal: AbortSignal, giveUp: GiveUp) => Promise<T>,
   ): Promise<T> {
     const controller = new AbortController();
     const { promise: done, resolve } = Promise.withResolvers<void>();
     const running = { sandboxId, endsFor: new Set(endsFor), controller, done };
-    const leave = () => controller.abort(caller?.reason);
-    if (caller?.aborted) leave();
-    caller?.addEventListener('abort', leave);
+    const ended = controller.signal;
+    const signal = caller === undefined ? ended : AbortSignal.any([caller, ended]);
     if (this.#closedBy !== undefined) this.#end(running, this.#closedBy);
     this.#running.add(running);
     try {
-      return await work(controller.signal);
+      return await work(signal, { signal, ended });
+    } catch (error) {
+      // Whoever asked for it is told why it was cancelled, and not what that was in the middle of.
+      throw ended.aborted && (error as Error).cause === ended.reason ? ended.reason : error;
     } finally {
-      caller?.removeEventListener('abort', leave);
       this.#running.delete(running);
       resolve();
     }

@@ -1,6 +1,6 @@
+import type { DiskStore, StrayShelf } from '@coppice/disks';
 import { madeAtMs } from '@coppice/protocol';
-import type { Machine, Network } from '@coppice/runtime';
-import type { DiskStore, StrayShelf } from '@coppice/store';
+import { LeftBehind, type Machine, type Network } from '@coppice/runtime';
 import { type Intent, type MergeIntent, snapshotsOf } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
@@ -16,8 +16,7 @@ import type { RestoreService } from '../snapshots/restore-service.ts';
 import type { MergeService } from '../trees/merge-service.ts';
 import type { Journal } from './journal.ts';
 import type { KeyedLock } from './keyed-lock.ts';
-import type { LongWork } from './long-work.ts';
-import { allEndings } from './long-work.ts';
+import { allEndings, type LongWork, WorkEnded } from './long-work.ts';
 
 export interface RecoveryParts {
   readonly state: State;
@@ -41,6 +40,14 @@ export interface RecoveryParts {
   readonly shelf: StrayShelf;
   /** Why machines that should run do not, where this start itself ended them. */
   readonly endedBecause: string | undefined;
+}
+
+/** What there is of a sandbox whose intent is settled, and what else that depends on. */
+interface Found {
+  readonly machine: Machine | undefined;
+  readonly cleared: Promise<void>;
+  readonly arrived: () => void;
+  readonly ended: AbortSignal | undefined;
 }
 
 type FoundTrees = Awaited<ReturnType<DiskStore['list']>>;
@@ -151,10 +158,14 @@ export class Recovery {
             await this.#settleMerge(record, intent);
             return;
           }
-          const machine = keep.has(record.id) ? await this.#adopt(record) : undefined;
-          if (intent === undefined) await this.#keepRunning(record, machine, arrived);
-          else await this.#settle(record, intent, machine, cleared, arrived);
+          await this.#parts.work.run({ sandboxId: record.id, endsFor: allEndings }, async (ended) => {
+            const machine = keep.has(record.id) ? await this.#adopt(record, ended) : undefined;
+            if (intent === undefined) await this.#keepRunning(record, machine, arrived);
+            else await this.#settle(record, intent, { machine, cleared, arrived, ended });
+          });
         } catch (error) {
+          // What this daemon did not come to, the next one does.
+          if (error instanceof LeftBehind || (error instanceof WorkEnded && error.ending === 'close')) return;
           this.#parts.log.error({ err: error, sandbox: record.id }, 'a sandbox could not be recovered');
           this.#parts.lifecycle.fail(record, `it could not be recovered: ${(error as Error).message}`);
         } finally {
@@ -240,8 +251,8 @@ export class Recovery {
     }
   }
 
-  async #adopt(record: SandboxRecord): Promise<Machine | undefined> {
-    const machine = await this.#parts.starter.adopt(record);
+  async #adopt(record: SandboxRecord, ended: AbortSignal): Promise<Machine | undefined> {
+    const machine = await this.#parts.starter.adopt(record, ended);
     if (machine !== undefined) this.#parts.machines.add(record.id, machine);
     return machine;
   }
@@ -263,9 +274,7 @@ export class Recovery {
   async #settle(
     record: SandboxRecord,
     intent: Intent,
-    machine: Machine | undefined,
-    cleared: Promise<void>,
-    arrived: () => void,
+    { machine, cleared, arrived, ended }: Found,
   ): Promise<void> {
     const { journal, state, starter } = this.#parts;
     const { lifecycle, creator, restorer, pauser } = this.#parts;
@@ -312,7 +321,7 @@ export class Recovery {
         return;
       case 'restore': {
         await cleared;
-        await restorer.finish(record, this.#parts.finder.snapshot(intent.snapshotId), intent);
+        await restorer.finish(record, this.#parts.finder.snapshot(intent.snapshotId), intent, ended);
         return;
       }
       case 'pause':
@@ -339,7 +348,7 @@ export class Recovery {
     await work.run({ sandboxId: record.id, endsFor: allEndings }, async (signal) => {
       let machine: Machine | undefined;
       try {
-        machine = await this.#adopt(record);
+        machine = await this.#adopt(record, signal);
       } catch (error) {
         // Its disk is written next, and nobody may use it meanwhile.
         log.error({ err: error, sandbox: record.id }, 'a sandbox that was being merged into does not answer');

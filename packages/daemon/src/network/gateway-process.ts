@@ -1,9 +1,11 @@
 import { spawn } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import {
+  type Caller,
   CoppiceError,
+  gatewayPageSchema,
   isErrorCode,
   type NameRule,
   type NetworkConnection,
@@ -17,7 +19,9 @@ import {
   type NetworkPolicy,
 } from '@coppice/runtime';
 import { z } from 'zod';
+import type { FeedPosition } from '../db/gateway-table.ts';
 import type { Log } from '../host/log.ts';
+import { KeyedLock } from '../journal/keyed-lock.ts';
 
 export interface GatewayOptions {
   readonly program: string;
@@ -26,8 +30,14 @@ export interface GatewayOptions {
   readonly version: string;
   /** Name servers to ask instead of the machine's own resolver. */
   readonly resolvers: readonly string[];
+  /** Files with authorities that servers are held to, besides the well-known ones. */
+  readonly authorities: readonly string[];
+  /** For whom the calls of a sandbox to models count, as it is written down. */
+  readonly callerOf: (sandboxId: string) => Caller;
   readonly log: Log;
 }
+
+export type GatewayPage = z.output<typeof gatewayPageSchema>;
 
 type GatewayPlace = Omit<NamePlace, 'address'>;
 
@@ -51,6 +61,8 @@ export class GatewayProcess implements NameGateway {
   #starting: Promise<void> | undefined;
   /** Those that the gateway holds to names; undefined until it was asked. */
   #admitted: Set<string> | undefined;
+  /** What is told of one sandbox is told in the order in which it was written down. */
+  readonly #telling = new KeyedLock();
 
   constructor(options: GatewayOptions) {
     this.#options = options;
@@ -59,13 +71,17 @@ export class GatewayProcess implements NameGateway {
   async admit(sandboxId: string, place: NamePlace, policy: NetworkPolicy): Promise<NameDoors> {
     await this.#ready(place);
     const ports = [...new Set(policy.names.flatMap((rule: NameRule) => rule.ports))];
-    await this.#call('PUT', `/sandboxes/${sandboxId}`, {
-      address: place.address,
-      allow: policy.names,
-      deny: policy.deniedNames,
-      blocks: policy.allow,
+    await this.#telling.exclusive(sandboxId, async () => {
+      await this.#call('PUT', `/sandboxes/${sandboxId}`, {
+        address: place.address,
+        allow: policy.names,
+        deny: policy.deniedNames,
+        blocks: policy.allow,
+        secrets: policy.secrets ?? [],
+        caller: this.#options.callerOf(sandboxId),
+      });
+      this.#admitted?.add(sandboxId);
     });
-    this.#admitted?.add(sandboxId);
     const doors = await this.#call<{ dns: number; ports: Record<string, number> }>('POST', '/listen', {
       ports,
     });
@@ -73,6 +89,30 @@ export class GatewayProcess implements NameGateway {
       dns: doors.dns,
       ports: new Map(Object.entries(doors.ports).map(([port, door]) => [Number(port), door])),
     };
+  }
+
+  /** After it was written down for whom the calls of a sandbox count. One that is not admitted yet is told then. */
+  async tellCaller(sandboxId: string): Promise<void> {
+    await this.#telling.exclusive(sandboxId, async () => {
+      if ((await this.#health()) === undefined) return;
+      await this.#call('PUT', `/sandboxes/${sandboxId}/caller`, this.#options.callerOf(sandboxId));
+    });
+  }
+
+  /** Ends every connection of a sandbox through the gateway; it may make new ones. Memory with open connections cannot be kept. */
+  async cut(sandboxId: string): Promise<void> {
+    if ((await this.#health()) !== undefined) await this.#call('POST', `/sandboxes/${sandboxId}/cut`, {});
+  }
+
+  /** What it tells after that position; undefined where it does not run. */
+  async events(
+    { epoch, seq }: FeedPosition,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<GatewayPage | undefined> {
+    if ((await this.#health()) === undefined) return undefined;
+    const path = `/events?epoch=${epoch}&after=${seq}&limit=500&wait_ms=${waitMs}`;
+    return gatewayPageSchema.parse(await this.#call('GET', path, undefined, signal));
   }
 
   async dismiss(sandboxId: string): Promise<void> {
@@ -140,7 +180,7 @@ export class GatewayProcess implements NameGateway {
   }
 
   async #start(place: GatewayPlace): Promise<void> {
-    const { program, directory, version, resolvers, log } = this.#options;
+    const { program, directory, version, resolvers, authorities, log } = this.#options;
     const found = await this.#health();
     if (found !== undefined && found.names === place.names) {
       this.#take(found, place);
@@ -149,7 +189,8 @@ export class GatewayProcess implements NameGateway {
     // Another block of names: addresses were handed out anew, which happens only while nobody has one.
     if (found !== undefined) await this.#end(found.pid);
     mkdirSync(directory, { recursive: true, mode: 0o700 });
-    const settings = { directory, version, names: place.names, host: place.host, resolvers };
+    const trust = authorities.map((file) => readFileSync(file, 'utf8'));
+    const settings = { directory, version, names: place.names, host: place.host, resolvers, trust };
     const complaints = openSync(join(directory, 'gateway.log'), 'a', 0o600);
     // It reads bytes from strangers and needs no privilege except to open its own files.
     const least = ['--no-new-privs', '--bounding-set=-all', '--inh-caps=-all', '--'];

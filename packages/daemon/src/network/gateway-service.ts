@@ -1,6 +1,7 @@
 import {
   type Budget,
   budgetSchema,
+  type Caller,
   CoppiceError,
   type Costs,
   type costsQuery,
@@ -9,16 +10,23 @@ import {
   type Secret,
   secretSchema,
   type setBudgetSchema,
+  type setSecretSchema,
 } from '@coppice/protocol';
 import type { NftNetwork } from '@coppice/runtime';
 import { z } from 'zod';
+import type { State } from '../db/state.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
+import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
+import type { GatewayFeed, GatewayListener } from './gateway-feed.ts';
 import type { GatewayProcess } from './gateway-process.ts';
 
 export interface GatewayServiceParts {
   readonly gateway: GatewayProcess;
   readonly network: NftNetwork;
   readonly finder: SandboxFinder;
+  readonly state: State;
+  readonly memory: MemoryPolicy;
+  readonly feed: GatewayFeed;
 }
 
 const itemsOf = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
@@ -31,8 +39,31 @@ export class GatewayService {
     this.#parts = parts;
   }
 
-  async setSecret(name: string, value: string): Promise<void> {
-    await this.#ask('PUT', `/secrets/${name}`, { value });
+  /** From its next call to a model on. Nobody inside can change it, and a fork does not have it. */
+  async setCaller(ref: string, caller: Caller): Promise<Caller> {
+    const { finder, state, gateway } = this.#parts;
+    const { id } = finder.get(ref);
+    state.gateway.setCaller(id, caller);
+    await gateway.tellCaller(id);
+    return caller;
+  }
+
+  async callerOf(ref: string): Promise<Caller> {
+    return this.#parts.state.gateway.callerOf(this.#parts.finder.get(ref).id);
+  }
+
+  /** Each event of the gateway exactly once, over restarts of both. See `GatewayListener`. */
+  onCall(listener: GatewayListener): () => void {
+    return this.#parts.feed.onCall(listener);
+  }
+
+  async setSecret(name: string, secret: z.output<typeof setSecretSchema>): Promise<void> {
+    await this.#ask('PUT', `/secrets/${name}`, secret);
+  }
+
+  /** Of the authority that sandboxes with secrets trust. */
+  async certificate(): Promise<string> {
+    return (await this.#ask<{ certificate: string }>('GET', '/authority')).certificate;
   }
 
   async listSecrets(): Promise<Secret[]> {
@@ -61,6 +92,15 @@ export class GatewayService {
   }
 
   async setBudget(input: z.output<typeof setBudgetSchema>): Promise<Budget> {
+    const { finder, memory } = this.#parts;
+    // A pause that could never be is refused now and not when it is needed.
+    const record =
+      input.scope === 'sandbox' && input.action === 'pause' ? finder.find(input.name) : undefined;
+    if (record !== undefined)
+      await memory.assertKeeps(
+        record,
+        'Choose `--then stop`, which ends its processes, or the driver gvisor.',
+      );
     return budgetSchema.parse(await this.#ask('POST', '/budgets', this.#named(input)));
   }
 

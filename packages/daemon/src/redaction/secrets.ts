@@ -1,11 +1,13 @@
 import { FormFinder } from './form-finder.ts';
 import { LongSecrets } from './long-secrets.ts';
 import { redact } from './redact.ts';
+import { isSecretName } from './secret-name.ts';
 
-const credentialName =
-  /token|secret|passw|passphrase|credential|auth|cookie|(^|_)(key|pass|pat|apikey)($|_)/i;
-/** Names where a credential is, or who asks for it; the value itself is none. */
-const placeName = /(askpass|_(file|path|dir|sock|socket|host|user|username|id))$/i;
+/** What stands where a value was. No file has it by itself, so that it is known again when somebody writes it back. */
+export const mask = '***hidden***';
+/** The same inside base64, which stays as long as it was and can be decoded. */
+const maskInBase64 = 'xMASKEDx';
+
 /** Shorter ones are too likely to be a part of something else. */
 const shortestLength = 6;
 const shortestPart = 8;
@@ -32,10 +34,14 @@ const urlForms = (value: string): string[] => {
 
 const plainForms = (value: string): string[] => [JSON.stringify(value).slice(1, -1), ...urlForms(value)];
 
-const starsInBase64 = (text: string): string => {
+const maskedBase64 = (text: string): string => {
   let index = 0;
-  return text.replace(/[^\r\n]/g, () => 'Kioq'[index++ % 4]!);
+  return text.replace(/[^\r\n]/g, () => maskInBase64[index++ % maskInBase64.length]!);
 };
+
+/** Whether a text, or bytes in base64, has something that was shown in place of a value. */
+export const hasMask = (text: string): boolean =>
+  text.includes(mask) || text.replace(/[\r\n]/g, '').includes(maskInBase64);
 
 /** The credentials that a call knows of, and texts without them: as they are, for URLs, in JSON and in base64. */
 export class Secrets {
@@ -44,6 +50,12 @@ export class Secrets {
   #plain: FormFinder | undefined;
   /** Programs break base64 into lines. */
   #encoded: FormFinder | undefined;
+  #masked = false;
+
+  /** Whether an answer lost something. */
+  get masked(): boolean {
+    return this.#masked;
+  }
 
   add(value: string): void {
     const lines = value.split(/\r?\n/).filter((line) => line.length >= 16 && !line.startsWith('-----'));
@@ -60,22 +72,22 @@ export class Secrets {
       if (redact(value) !== value && !/:\/\//.test(value)) this.add(value);
       const password = URL.parse(value)?.password ?? '';
       if (password !== '') this.add(decodeURIComponent(password));
-      if (credentialName.test(name) && !placeName.test(name)) this.add(value);
+      if (isSecretName(name)) this.add(value);
     }
   }
 
   #addLong(value: string): void {
     const isWhole = value.length <= longestLength;
-    for (const form of [value, ...plainForms(value)]) this.#long.add(form, isWhole, () => '***');
-    for (const form of base64Forms(value)) this.#long.add(form, isWhole, starsInBase64);
+    for (const form of [value, ...plainForms(value)]) this.#long.add(form, isWhole, () => mask);
+    for (const form of base64Forms(value)) this.#long.add(form, isWhole, maskedBase64);
   }
 
   redact(text: string): string {
     if (this.#values.size > 0) this.#compile();
     const inner = this.#long.isEmpty ? text : this.#long.redact(text);
     if (this.#values.size === 0) return inner;
-    const plain = this.#plain!.replace(inner, () => '***');
-    return [...this.#values].reduce(withoutPartsAtEnds, this.#encoded!.replace(plain, starsInBase64));
+    const plain = this.#plain!.replace(inner, () => mask);
+    return [...this.#values].reduce(withoutPartsAtEnds, this.#encoded!.replace(plain, maskedBase64));
   }
 
   /** The same value with every text in it redacted. */
@@ -84,7 +96,11 @@ export class Secrets {
   }
 
   #walk(value: unknown): unknown {
-    if (typeof value === 'string') return this.redact(value);
+    if (typeof value === 'string') {
+      const shown = this.redact(value);
+      this.#masked ||= shown !== value;
+      return shown;
+    }
     if (Array.isArray(value)) return value.map((item) => this.#walk(item));
     if (typeof value !== 'object' || value === null) return value;
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, this.#walk(item)]));
@@ -117,8 +133,8 @@ export class Secrets {
 const withoutPartsAtEnds = (text: string, value: string): string => {
   let result = text;
   for (let length = value.length - 1; length >= shortestPart; length -= 1) {
-    if (result.endsWith(value.slice(0, length))) result = `${result.slice(0, -length)}***`;
-    if (result.startsWith(value.slice(-length))) result = `***${result.slice(length)}`;
+    if (result.endsWith(value.slice(0, length))) result = `${result.slice(0, -length)}${mask}`;
+    if (result.startsWith(value.slice(-length))) result = `${mask}${result.slice(length)}`;
   }
   return result;
 };

@@ -4,12 +4,10 @@ import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
 import type { Journal } from '../journal/journal.ts';
-import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { Activity } from './activity.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { Machines } from './machines.ts';
 import type { Pauser } from './pauser.ts';
-import type { SandboxFinder } from './sandbox-finder.ts';
 
 /** How long a sandbox may take to say which jobs it has. */
 const answerMs = 10_000;
@@ -21,8 +19,6 @@ const warningMs = (lifetimeMs: number): number => Math.min(60_000, lifetimeMs / 
 export interface IdleWatchParts {
   readonly state: State;
   readonly journal: Journal;
-  readonly locks: KeyedLock;
-  readonly finder: SandboxFinder;
   readonly machines: Machines;
   readonly activity: Activity;
   readonly now: () => number;
@@ -39,8 +35,6 @@ export class IdleWatch {
   readonly #parts: IdleWatchParts;
   readonly #lifecycle: Lifecycle;
   readonly #pauser: Pauser;
-  /** Bytes that the jobs of a sandbox that asked to stay had written when last looked at. */
-  readonly #jobBytes = new Map<string, number>();
   /** What is being done right now, by sandbox. */
   readonly #busy = new Map<string, Promise<void>>();
   #closed = false;
@@ -122,7 +116,7 @@ export class IdleWatch {
 
   async #sleep(record: SandboxRecord): Promise<void> {
     if (record.state !== 'running' || record.idleTimeoutS === null || !this.#isIdle(record)) return;
-    if (await this.#jobSpoke(record.id)) {
+    if (await this.#jobRuns(record.id)) {
       this.#parts.activity.touch(record.id);
       return;
     }
@@ -130,14 +124,7 @@ export class IdleWatch {
       await this.#lifecycle.stop(record.id, 5);
       return;
     }
-    const { locks, machines, finder } = this.#parts;
-    await locks.exclusive(record.id, async () => {
-      const current = finder.find(record.id);
-      const machine = machines.get(record.id);
-      // A call may have come in while this waited for the lock.
-      if (current?.state !== 'running' || machine === undefined || !this.#isIdle(current)) return;
-      await this.#pauser.pauseLocked(current, machine, 'memory');
-    });
+    await this.#pauser.pauseIf(record.id, (current) => this.#isIdle(current));
   }
 
   #isIdle(record: SandboxRecord): boolean {
@@ -158,16 +145,11 @@ export class IdleWatch {
     }
   }
 
-  /** Output of a job that was started with keep_awake counts as activity. */
-  async #jobSpoke(id: string): Promise<boolean> {
+  /** A job that runs keeps its sandbox awake, unless it was started with keep_awake off. */
+  async #jobRuns(id: string): Promise<boolean> {
     // Just after a restart it may not be in hand again yet, and its jobs would go unheard.
     await this.#parts.machines.arrival(id);
     const jobs = await this.#jobs(id);
-    const bytes = (jobs ?? [])
-      .filter((job: JobInfo) => job.running && job.keepAwake)
-      .reduce((sum, job) => sum + job.logBytes, 0);
-    const before = this.#jobBytes.get(id);
-    this.#jobBytes.set(id, bytes);
-    return bytes > 0 && bytes !== before;
+    return jobs?.some((job) => job.running && job.keepAwake) ?? false;
   }
 }

@@ -1,14 +1,14 @@
 import { existsSync } from 'node:fs';
+import type { DiskStore } from '@coppice/disks';
 import { CoppiceError, type Sandbox } from '@coppice/protocol';
-import type { Machine, Network } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
+import type { Ending, Machine, Network } from '@coppice/runtime';
 import type { MergeIntent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
 import type { Emit, Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
-import type { Ending, LongWork } from '../journal/long-work.ts';
+import { allEndings, type LongWork } from '../journal/long-work.ts';
 import type { TokenService } from '../tokens/token-service.ts';
 import type { Activity } from './activity.ts';
 import type { MachineStarter } from './machine-starter.ts';
@@ -61,10 +61,10 @@ export class Lifecycle {
   }
 
   async start(ref: string): Promise<Sandbox> {
-    const { finder, locks, journal, starter } = this.#parts;
+    const { finder, locks, journal, starter, work } = this.#parts;
     await this.#parts.swept;
     const { id } = finder.get(ref);
-    return locks.exclusive(id, async () => {
+    const begin = async (signal: AbortSignal) => {
       const record = finder.get(id);
       if (record.state === 'running') {
         this.#assertReached(record);
@@ -73,11 +73,12 @@ export class Lifecycle {
       if (record.state !== 'stopped' && record.state !== 'failed') throw wrongState(record, 'started');
       this.assertRoom(record);
       this.#assertDisk(record);
+      signal.throwIfAborted();
       await this.endMachine(record, 0);
       journal.begin(id, { kind: 'start' });
       try {
         journal.step('start.recorded');
-        const { machine, address } = await starter.start(record);
+        const { machine, address } = await starter.start(record, { signal });
         journal.step('start.machine-started');
         this.started(record, machine, address, 'sandbox.started');
         journal.step('start.committed');
@@ -86,7 +87,10 @@ export class Lifecycle {
         throw error;
       }
       return this.#view(id);
-    });
+    };
+    return work.run({ sandboxId: id, endsFor: allEndings }, (signal) =>
+      locks.exclusive(id, () => begin(signal)),
+    );
   }
 
   /** It runs, and yet is of no use to who asked for it. */
@@ -147,7 +151,12 @@ export class Lifecycle {
 
   async stop(ref: string, graceS: number): Promise<Sandbox> {
     const { finder, journal, state } = this.#parts;
-    const { id } = finder.get(ref);
+    const { id, state: before, name } = finder.get(ref);
+    if (before === 'creating')
+      throw new CoppiceError('wrong_state', `sandbox ${name} is still being created`, {
+        hint: `Wait for that, or give it up: coppice rm ${name}`,
+        details: { state: before },
+      });
     return this.#next(id, 'stop', async () => {
       const record = finder.get(id);
       if (record.state === 'stopped') return this.#view(id);
@@ -185,7 +194,11 @@ export class Lifecycle {
   async destroy(ref: string): Promise<void> {
     const { finder } = this.#parts;
     const { id } = finder.get(ref);
-    await this.#next(id, 'destroy', () => this.destroyLocked(finder.get(id)));
+    await this.#next(id, 'destroy', async () => {
+      const record = finder.find(id);
+      // One that was still being created was given up for this, and is gone.
+      if (record !== undefined) await this.destroyLocked(record);
+    });
   }
 
   /** Also recovery's way to finish what a dead daemon began, so every step may have happened already. */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { DiskStore } from '@coppice/disks';
 import { destinationsOf, type NetworkPolicyBody } from '@coppice/protocol';
 import type { Driver, ImageRoot, Machine, MachineSpec, Network, NetworkPolicy } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 
 export type Drivers = Readonly<Record<SandboxRecord['driver'], Driver>>;
@@ -19,6 +19,8 @@ export interface StartOptions {
   /** Where the disk is still being made: the machine waits for it, its network does not. */
   readonly disk?: Promise<unknown>;
   readonly onBooted?: () => void;
+  /** It is given up. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface Started {
@@ -40,6 +42,7 @@ const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => {
     allowHostPorts: policy.allow_host_ports,
     names: allow.names,
     deniedNames: deny.names,
+    secrets: allow.secrets,
   };
 };
 
@@ -75,7 +78,7 @@ export class MachineStarter {
     const driver = this.driver(record.driver);
     if (driver.needsNetns) return this.#startAttached(record, driver, options);
     await options.disk;
-    const machine = await this.#boot(driver, this.#spec(record), options.memoryDir);
+    const machine = await this.#boot(driver, this.#spec(record), options);
     try {
       options.onBooted?.();
       return { machine, address: await this.applyPolicy(record, machine) };
@@ -87,12 +90,9 @@ export class MachineStarter {
   }
 
   /** For drivers whose network stands before the first instruction runs: disk, network and machine are made side by side. */
-  async #startAttached(
-    record: SandboxRecord,
-    driver: Driver,
-    { memoryDir, disk, onBooted }: StartOptions,
-  ): Promise<Started> {
+  async #startAttached(record: SandboxRecord, driver: Driver, options: StartOptions): Promise<Started> {
     const { network } = this.#parts;
+    const { disk, onBooted } = options;
     const namespace = network.createNamespace(record.id);
     const ground = Promise.all([namespace, disk]);
     const attachment = ground.then(async ([netns]) => {
@@ -104,7 +104,7 @@ export class MachineStarter {
     try {
       const [netns] = await ground;
       const spec = { ...this.#spec(record), netns, networkStands: attachment };
-      const machine = await this.#boot(driver, spec, memoryDir);
+      const machine = await this.#boot(driver, spec, options);
       onBooted?.();
       return { machine, address: (await attachment).address };
     } catch (error) {
@@ -128,10 +128,10 @@ export class MachineStarter {
   }
 
   /** A machine that an earlier daemon left running. */
-  async adopt(record: SandboxRecord): Promise<Machine | undefined> {
+  async adopt(record: SandboxRecord, ended: AbortSignal): Promise<Machine | undefined> {
     const driver = this.driver(record.driver);
     const netns = driver.needsNetns ? await this.#parts.network.createNamespace(record.id) : undefined;
-    return driver.adopt({ ...this.#spec(record), ...(netns === undefined ? {} : { netns }) });
+    return driver.adopt({ ...this.#spec(record), ...(netns === undefined ? {} : { netns }) }, ended);
   }
 
   /** A machine for the warm pool: its disk is there, its name comes later. */
@@ -139,8 +139,8 @@ export class MachineStarter {
     return this.#boot(this.driver(record.driver), this.#spec(record));
   }
 
-  #boot(driver: Driver, spec: MachineSpec, memoryDir?: string): Promise<Machine> {
-    return memoryDir === undefined ? driver.start(spec) : driver.restore(spec, memoryDir);
+  #boot(driver: Driver, spec: MachineSpec, { memoryDir, signal }: StartOptions = {}): Promise<Machine> {
+    return memoryDir === undefined ? driver.start(spec, signal) : driver.restore(spec, memoryDir, signal);
   }
 
   #spec(record: SandboxRecord): MachineSpec {

@@ -1,10 +1,11 @@
+import type { DiskStore } from '@coppice/disks';
 import type { Sandbox } from '@coppice/protocol';
-import type { Machine } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
+import { type GiveUp, LeftBehind, type Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
+import { allEndings, type LongWork } from '../journal/long-work.ts';
 import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
 import { type Lifecycle, pauseId, wrongState } from './lifecycle.ts';
 import type { MachineStarter } from './machine-starter.ts';
@@ -18,6 +19,7 @@ export interface PauserParts {
   readonly state: State;
   readonly journal: Journal;
   readonly locks: KeyedLock;
+  readonly work: LongWork;
   readonly finder: SandboxFinder;
   readonly machines: Machines;
   readonly starter: MachineStarter;
@@ -40,20 +42,45 @@ export class Pauser {
     this.#lifecycle = parts.lifecycle;
   }
 
-  async pause(ref: string, keep: 'memory' | 'disk'): Promise<Sandbox> {
-    const { finder, locks, machines } = this.#parts;
+  async pause(ref: string, keep: 'memory' | 'disk', caller?: AbortSignal): Promise<Sandbox> {
+    const { finder, machines } = this.#parts;
     const { id } = finder.get(ref);
-    return locks.exclusive(id, async () => {
+    return this.#long(id, caller, async (giveUp) => {
       const record = finder.get(id);
       if (record.state === 'paused') return this.#view(id);
       const machine = machines.get(id);
       if (record.state !== 'running' || machine === undefined) throw wrongState(record, 'paused');
-      await this.pauseLocked(record, machine, keep);
+      await this.#pauseLocked(record, machine, keep, giveUp);
       return this.#view(id);
     });
   }
 
-  async pauseLocked(record: SandboxRecord, machine: Machine, keep: 'memory' | 'disk'): Promise<void> {
+  /** Keeps its memory, unless a call came in while this waited for the sandbox. */
+  async pauseIf(id: string, isIdle: (record: SandboxRecord) => boolean): Promise<void> {
+    const { finder, machines } = this.#parts;
+    await this.#long(id, undefined, async (giveUp) => {
+      const record = finder.find(id);
+      const machine = machines.get(id);
+      if (record?.state !== 'running' || machine === undefined || !isIdle(record)) return;
+      await this.#pauseLocked(record, machine, 'memory', giveUp);
+    });
+  }
+
+  #long<T>(id: string, caller: AbortSignal | undefined, work: (giveUp: GiveUp) => Promise<T>): Promise<T> {
+    return this.#parts.work.run({ sandboxId: id, caller, endsFor: allEndings }, (signal, giveUp) =>
+      this.#parts.locks.exclusive(id, () => {
+        signal.throwIfAborted();
+        return work(giveUp);
+      }),
+    );
+  }
+
+  async #pauseLocked(
+    record: SandboxRecord,
+    machine: Machine,
+    keep: 'memory' | 'disk',
+    giveUp: GiveUp,
+  ): Promise<void> {
     const { journal, disks } = this.#parts;
     const { id } = record;
     // What an earlier pause left has the same name, and would be swept together with what this one keeps.
@@ -71,11 +98,14 @@ export class Pauser {
     journal.step('pause.recorded');
     if (keep === 'memory') {
       try {
-        await machine.checkpoint(disks.memoryDir(pauseId(id)), async () => {
+        const takeDisk = async () => {
           journal.step('pause.memory-written');
-          await disks.snapshotDisk(id, pauseId(id));
-        });
+          await disks.snapshotDisk(id, pauseId(id), { signal: giveUp.signal });
+        };
+        await machine.checkpoint(disks.memoryDir(pauseId(id)), takeDisk, giveUp);
+        giveUp.signal?.throwIfAborted();
       } catch (error) {
+        if (error instanceof LeftBehind) throw error;
         await this.#lifecycle.dropPause(id);
         journal.finish(id, () => {});
         throw error;
@@ -105,27 +135,27 @@ export class Pauser {
   }
 
   async resume(ref: string): Promise<Sandbox> {
-    const { finder, locks } = this.#parts;
+    const { finder } = this.#parts;
     await this.#parts.swept;
     const { id } = finder.get(ref);
-    return locks.exclusive(id, async () => {
+    return this.#long(id, undefined, async ({ signal }) => {
       const record = finder.get(id);
       if (record.state === 'running') return this.#view(id);
       if (record.state !== 'paused') throw wrongState(record, 'resumed');
       this.#lifecycle.assertRoom(record);
-      await this.#resumeLocked(record);
+      await this.#resumeLocked(record, signal);
       return this.#view(id);
     });
   }
 
-  async #resumeLocked(record: SandboxRecord): Promise<void> {
+  async #resumeLocked(record: SandboxRecord, signal: AbortSignal | undefined): Promise<void> {
     const { journal, starter, disks } = this.#parts;
     const { id } = record;
     const memoryDir = record.pauseKeep === 'memory' ? disks.memoryDir(pauseId(id)) : undefined;
     journal.begin(id, { kind: 'resume' });
     journal.step('resume.recorded');
     try {
-      const { machine, address } = await starter.start(record, { memoryDir });
+      const { machine, address } = await starter.start(record, { memoryDir, signal });
       journal.step('resume.machine-started');
       this.#lifecycle.started(record, machine, address, 'sandbox.resumed');
     } catch (error) {

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
+import type { DiskStore } from '@coppice/disks';
 import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type CreatedSandbox, environmentSchema } from '@coppice/protocol';
 import type { Machine, Network } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
@@ -11,7 +11,10 @@ import type { TokenRecord } from '../db/token-table.ts';
 import type { Log } from '../host/log.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
+import type { LongWork } from '../journal/long-work.ts';
 import { UndoStack } from '../journal/undo-stack.ts';
+import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
+import type { Quotas } from '../tokens/quotas.ts';
 import type { TokenService } from '../tokens/token-service.ts';
 import type { Activity } from './activity.ts';
 import type { MachineStarter } from './machine-starter.ts';
@@ -27,12 +30,15 @@ export interface Growth {
   readonly snapshot: SnapshotRecord;
   /** With the processes that the checkpoint kept. */
   readonly memory: boolean;
+  /** Who wants it, where it is given up once he has gone. */
+  readonly caller?: AbortSignal | undefined;
 }
 
 export interface SandboxCreatorParts {
   readonly state: State;
   readonly journal: Journal;
   readonly locks: KeyedLock;
+  readonly work: LongWork;
   readonly machines: Machines;
   readonly starter: MachineStarter;
   readonly disks: DiskStore;
@@ -44,7 +50,9 @@ export interface SandboxCreatorParts {
   readonly log: Log;
   /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
   readonly swept: Promise<void>;
+  readonly memory: MemoryPolicy;
   readonly limits: Config['limits'];
+  readonly quotas: Quotas;
   readonly pool: WarmPool;
 }
 
@@ -73,8 +81,11 @@ export class SandboxCreator {
     this.#admit(plan);
     const warm = growth === undefined ? this.#pool.take(plan) : undefined;
     if (warm !== undefined) return this.#assign(plan, warm, beganMs);
-    const id = this.#parts.ids.next('sandbox');
-    return this.#parts.locks.exclusive(id, () => this.#make(id, plan, growth, beganMs));
+    const { ids, locks, work } = this.#parts;
+    const id = ids.next('sandbox');
+    return work.run({ sandboxId: id, caller: growth?.caller, endsFor: ['destroy', 'close'] }, (signal) =>
+      locks.exclusive(id, () => this.#make(id, plan, growth, beganMs, signal)),
+    );
   }
 
   async #make(
@@ -82,6 +93,7 @@ export class SandboxCreator {
     plan: SandboxPlan,
     growth: Growth | undefined,
     beganMs: number,
+    signal: AbortSignal,
   ): Promise<CreatedSandbox> {
     const { journal, disks, starter, state, tokens, log } = this.#parts;
     const draft = this.#record(id, plan, 'creating');
@@ -108,6 +120,7 @@ export class SandboxCreator {
         disk: making.then(() => journal.step('create.disk-made')),
         memoryDir: growth?.memory ? disks.memoryDir(growth.snapshot.id) : undefined,
         onBooted: () => journal.step('create.machine-started'),
+        signal,
       });
       undo.push(`machine of ${id}`, async () => {
         await machine.stop(0);
@@ -154,7 +167,7 @@ export class SandboxCreator {
     token: { record: TokenRecord; secret: string },
     { beganMs, insert }: { beganMs: number; insert?: () => void },
   ): CreatedSandbox {
-    const { journal, state, machines, activity, tokens, now } = this.#parts;
+    const { journal, state, machines, activity, tokens, memory, now } = this.#parts;
     const startedAtMs = now();
     const record: SandboxRecord = { ...draft, state: 'running', startedAtMs, activeAtMs: startedAtMs };
     const fromPool = insert !== undefined;
@@ -176,7 +189,13 @@ export class SandboxCreator {
     activity.touch(record.id);
     tokens.remember(token.record);
     journal.step('create.committed');
-    return { ...sandboxView(record, []), token: token.secret, boot_ms: bootMs, from_pool: fromPool };
+    return {
+      ...sandboxView(record, []),
+      token: token.secret,
+      memory_notice: memory.notice(record.driver),
+      boot_ms: bootMs,
+      from_pool: fromPool,
+    };
   }
 
   /** Takes back the record of a sandbox that did not come to be. */
@@ -224,7 +243,12 @@ export class SandboxCreator {
       });
     }
     assertMemory(memoryMb, plan.memoryMb, totalMemoryMb);
-    assertNameFree(this.#parts.state, plan.name);
+    this.#parts.quotas.assertRoom(plan.owner, {
+      sandboxes: 1,
+      memoryMb: plan.memoryMb,
+      diskMb: plan.diskMb,
+    });
+    assertNameFree(this.#parts.state, plan.project, plan.name);
   }
 }
 

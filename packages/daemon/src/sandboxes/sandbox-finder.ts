@@ -1,4 +1,4 @@
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, defaultProject, splitReference } from '@coppice/protocol';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { State } from '../db/state.ts';
@@ -19,11 +19,15 @@ export class SandboxFinder {
     });
   }
 
+  /** By id, by `project/name`, or by its name in the default project. */
   find(ref: string): SandboxRecord | undefined {
-    return this.#state.sandboxes.byId(ref) ?? this.#state.sandboxes.byName(ref);
+    const byId = this.#state.sandboxes.byId(ref);
+    if (byId !== undefined) return byId;
+    const { project = defaultProject, rest } = splitReference(ref);
+    return this.#state.sandboxes.byName(project, rest);
   }
 
-  /** By id, or as `sandbox:name`; a bare name only within the sandbox that the call is about. */
+  /** By id, or as `sandbox:name` or `project/sandbox:name`; a bare name only within the sandbox that the call is about. */
   snapshot(ref: string, withinSandboxId?: string): SnapshotRecord {
     const record = this.findSnapshot(ref, withinSandboxId);
     if (record !== undefined) return record;
@@ -42,18 +46,22 @@ export class SandboxFinder {
     const colon = ref.indexOf(':');
     if (colon < 0) return undefined;
     const sandboxRef = ref.slice(0, colon);
+    const { project = defaultProject, rest: sandboxName } = splitReference(sandboxRef);
     const sandboxId = this.find(sandboxRef)?.id ?? sandboxRef;
     return (
       this.#state.snapshots.byName(sandboxId, ref.slice(colon + 1)) ??
-      this.#ofGone(sandboxRef, ref.slice(colon + 1))
+      this.#ofGone(project, sandboxName, ref.slice(colon + 1))
     );
   }
 
   /** Snapshots outlive their sandbox and keep its name. */
-  #ofGone(sandboxName: string, name: string): SnapshotRecord | undefined {
+  #ofGone(project: string, sandboxName: string, name: string): SnapshotRecord | undefined {
     const found = this.#state.snapshots
       .all()
-      .filter((snapshot) => snapshot.sandboxName === sandboxName && snapshot.name === name);
+      .filter(
+        (snapshot) =>
+          snapshot.project === project && snapshot.sandboxName === sandboxName && snapshot.name === name,
+      );
     if (found.length <= 1) return found[0];
     throw new CoppiceError('ambiguous', `${sandboxName}:${name} names ${found.length} snapshots`, {
       details: { candidates: found.map((snapshot) => snapshot.id) },

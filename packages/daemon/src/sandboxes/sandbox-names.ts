@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, defaultProject } from '@coppice/protocol';
 import type { State } from '../db/state.ts';
 
 const moods = [
@@ -58,8 +58,8 @@ const trees = [
 const pick = (words: readonly string[]): string => words[randomInt(words.length)]!;
 
 /**
- * Names that nobody asked for by name. One that is given out is held until its work is done, so that calls that run beside
- * each other never get the same, nor one that somebody else is given by name meanwhile.
+ * Names that nobody asked for by name, each unique within its project. One that is given out is held until its work is done, so
+ * that calls that run beside each other never get the same, nor one that somebody else is given by name meanwhile.
  */
 export class SandboxNames {
   readonly #state: State;
@@ -70,55 +70,61 @@ export class SandboxNames {
   }
 
   /** A made-up name that nobody has now. */
-  make(): string {
+  make(project: string = defaultProject): string {
     for (;;) {
       const number = randomInt(36 ** 3)
         .toString(36)
         .padStart(3, '0');
       const name = `${pick(moods)}-${pick(trees)}-${number}`;
-      if (this.#isFree(name)) return name;
+      if (this.#isFree(project, name)) return name;
     }
   }
 
   /** Runs the work with a made-up name: the one that was made before, where it is still free. */
-  async withFresh<T>(work: (name: string) => Promise<T>, before?: string): Promise<T> {
-    const name = before !== undefined && this.#isFree(before) ? before : this.make();
-    return this.#holding([name], () => work(name));
+  async withFresh<T>(project: string, work: (name: string) => Promise<T>, before?: string): Promise<T> {
+    const name = before !== undefined && this.#isFree(project, before) ? before : this.make(project);
+    return this.#holding(project, [name], () => work(name));
   }
 
   /** Runs the work with as many names, the first that are free of prefix-1, prefix-2 and so on. */
-  async withNumbered<T>(prefix: string, count: number, work: (names: string[]) => Promise<T>): Promise<T> {
+  async withNumbered<T>(
+    project: string,
+    prefix: string,
+    count: number,
+    work: (names: string[]) => Promise<T>,
+  ): Promise<T> {
     const names: string[] = [];
     for (let n = 1; names.length < count; n += 1)
-      if (this.#isFree(`${prefix}-${n}`)) names.push(`${prefix}-${n}`);
-    return this.#holding(names, () => work(names));
+      if (this.#isFree(project, `${prefix}-${n}`)) names.push(`${prefix}-${n}`);
+    return this.#holding(project, names, () => work(names));
   }
 
-  assertFree(name: string): void {
-    assertNameFree(this.#state, name);
-    if (this.#held.has(name))
+  assertFree(project: string, name: string): void {
+    assertNameFree(this.#state, project, name);
+    if (this.#held.has(`${project}/${name}`))
       throw new CoppiceError('name_taken', `a sandbox named ${name} is being made right now`, {
         hint: 'Choose another name.',
       });
   }
 
-  #isFree(name: string): boolean {
-    return !this.#held.has(name) && this.#state.sandboxes.byName(name) === undefined;
+  #isFree(project: string, name: string): boolean {
+    return !this.#held.has(`${project}/${name}`) && this.#state.sandboxes.byName(project, name) === undefined;
   }
 
-  async #holding<T>(names: readonly string[], work: () => Promise<T>): Promise<T> {
-    for (const name of names) this.#held.add(name);
+  async #holding<T>(project: string, names: readonly string[], work: () => Promise<T>): Promise<T> {
+    for (const name of names) this.#held.add(`${project}/${name}`);
     try {
       return await work();
     } finally {
-      for (const name of names) this.#held.delete(name);
+      for (const name of names) this.#held.delete(`${project}/${name}`);
     }
   }
 }
 
-export function assertNameFree(state: State, name: string): void {
-  if (state.sandboxes.byName(name) === undefined) return;
-  throw new CoppiceError('name_taken', `there is already a sandbox named ${name}`, {
+export function assertNameFree(state: State, project: string, name: string): void {
+  if (state.sandboxes.byName(project, name) === undefined) return;
+  const where = project === defaultProject ? '' : ` in the project ${project}`;
+  throw new CoppiceError('name_taken', `there is already a sandbox named ${name}${where}`, {
     hint: 'Choose another name, or remove that one with `coppice rm`.',
   });
 }

@@ -1,4 +1,4 @@
-import { type CreateSandbox, networkPolicySchema } from '@coppice/protocol';
+import { type CreateSandbox, defaultProject, networkPolicySchema } from '@coppice/protocol';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { ImageRef } from '../images/image-service.ts';
@@ -20,7 +20,12 @@ export type SandboxPlan = Omit<
   | 'lifetimeWarned'
 >;
 
-export type NamedInput = CreateSandbox & { readonly name: string; readonly workspaceIdentity?: string };
+export type NamedInput = CreateSandbox & {
+  readonly name: string;
+  readonly owner?: string | null | undefined;
+  readonly runId?: string | undefined;
+  readonly workspaceIdentity?: string;
+};
 
 /** Says what a new sandbox shall be. */
 export class SandboxPlanner {
@@ -51,6 +56,9 @@ export class SandboxPlanner {
         maxLifetimeS: null,
       }),
       name: input.name,
+      project: input.project ?? defaultProject,
+      owner: input.owner ?? null,
+      runId: input.runId ?? null,
       hostname: hostnameOf(input.name),
       imageId: image.id,
       imageName: image.name,

@@ -1,13 +1,16 @@
+import type { DiskStore } from '@coppice/disks';
 import {
+  type Belonging,
   CoppiceError,
   type CreatedSandbox,
   type CreateSandbox,
+  defaultProject,
   type listSandboxesQuery,
   type Sandbox,
   type SandboxDetail,
+  type UsageEntry,
   type updateSandboxSchema,
 } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -18,6 +21,7 @@ import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { CallOptions } from '../services.ts';
 import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
 import type { SnapshotAllowance } from '../snapshots/snapshot-allowance.ts';
+import type { Quotas } from '../tokens/quotas.ts';
 import type { Activity } from './activity.ts';
 import type { MachineStarter } from './machine-starter.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
@@ -40,12 +44,14 @@ export interface SandboxServiceParts {
   readonly starter: MachineStarter;
   readonly disks: DiskStore;
   readonly activity: Activity;
+  readonly now: () => number;
   readonly config: Config;
   readonly planner: SandboxPlanner;
   readonly images: ImageService;
   readonly creator: SandboxCreator;
   readonly names: SandboxNames;
   readonly allowance: SnapshotAllowance;
+  readonly quotas: Quotas;
   /** The directory of it, which no workspace may reach. */
   readonly home: string;
 }
@@ -70,8 +76,13 @@ export class SandboxService {
     this.#home = parts.home;
   }
 
-  find(ref: string): string | undefined {
-    return this.#parts.finder.find(ref)?.id;
+  find(ref: string): Belonging | undefined {
+    const record = this.#parts.finder.find(ref);
+    return record && { project: record.project, sandboxId: record.id, runId: record.runId };
+  }
+
+  projectOfRun(runId: string): string | undefined {
+    return this.#parts.state.sandboxes.projectOfRun(runId);
   }
 
   peek(ref: string): Sandbox {
@@ -82,14 +93,17 @@ export class SandboxService {
     return this.#parts.finder.get(ref).env;
   }
 
-  async create(input: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
-    const { name } = input;
+  async create(asked: CreateSandbox, options: CallOptions = {}): Promise<CreatedSandbox> {
+    const { name, project = defaultProject } = asked;
+    const input = { ...asked, owner: options.owner, runId: options.runId };
+    this.#assertHeld(asked.disk_mb);
     if (name === undefined)
       return this.#names.withFresh(
+        project,
         (fresh) => this.#createNamed({ ...input, name: fresh }, options),
         this.#creator.warmName,
       );
-    this.#names.assertFree(name);
+    this.#names.assertFree(project, name);
     return this.#createNamed({ ...input, name }, options);
   }
 
@@ -99,7 +113,7 @@ export class SandboxService {
       workspace === undefined
         ? asked
         : { ...asked, workspaceIdentity: await checkWorkspace(workspace, this.#home) };
-    if (input.from !== undefined) return this.#createFrom(input, input.from);
+    if (input.from !== undefined) return this.#createFrom(input, input.from, options);
     return this.#images.use(input.image ?? this.#config.default_image, options, async (image) =>
       this.#creator.create(await this.#checkedPlan(input, image)),
     );
@@ -112,6 +126,7 @@ export class SandboxService {
       .all()
       .filter(
         (record) =>
+          (query.project === undefined || record.project === query.project) &&
           (query.state === undefined || record.state === query.state) &&
           (query.image === undefined || record.imageName === query.image || record.imageId === query.image) &&
           (parent === undefined ||
@@ -130,12 +145,39 @@ export class SandboxService {
     return { ...this.view(this.#parts.finder.get(record.id)), usage, snapshots };
   }
 
+  async usage(project?: string): Promise<UsageEntry[]> {
+    const { state, activity, now } = this.#parts;
+    const records = state.sandboxes
+      .all()
+      .filter((record) => project === undefined || record.project === project);
+    return Promise.all(
+      records.map(async (record) => {
+        const { id, name, project: of, cpus, memoryMb, diskMb, pids, activeAtMs } = record;
+        const usedMs = activity.lastMs(id) ?? activeAtMs;
+        return {
+          id,
+          name,
+          project: of,
+          state: record.state,
+          cpus,
+          memory_mb: memoryMb,
+          disk_mb: diskMb,
+          pids,
+          idle_s: activity.isHeld(id) ? null : Math.max(0, Math.round((now() - usedMs) / 1000)),
+          usage: await this.#usage(id),
+        };
+      }),
+    );
+  }
+
   async update(ref: string, input: z.output<typeof updateSandboxSchema>): Promise<Sandbox> {
     const core = this.#parts;
     const { id } = core.finder.get(ref);
+    this.#assertHeld(input.disk_mb);
     return core.locks.exclusive(id, async () => {
       const before = core.finder.get(id);
-      if (input.name !== undefined && input.name !== before.name) this.#names.assertFree(input.name);
+      if (input.name !== undefined && input.name !== before.name)
+        this.#names.assertFree(before.project, input.name);
       const changes = changesOf(before, input);
       const after = { ...before, ...changes };
       await this.#parts.memory.assertIdles(after);
@@ -157,13 +199,22 @@ export class SandboxService {
     return sandboxView(record, this.#parts.state.forwards.ofSandbox(record.id));
   }
 
+  /** A size that was asked for is a promise; the one of the settings is advice where the engine can hold none. */
+  #assertHeld(diskMb: number | undefined): void {
+    const { disks } = this.#parts;
+    if (diskMb === undefined || disks.holdsSizes) return;
+    throw new CoppiceError('unsupported', `the engine ${disks.engine} cannot hold a disk to ${diskMb} MiB`, {
+      hint: 'Leave the size of the disk out. `coppice doctor` says why the engine is not btrfs.',
+    });
+  }
+
   async #checkedPlan(input: NamedInput, image: ImageRef): Promise<SandboxPlan> {
     const plan = this.#parts.planner.plan(input, image);
     await this.#parts.memory.assertIdles(plan);
     return plan;
   }
 
-  async #createFrom(input: NamedInput, from: string): Promise<CreatedSandbox> {
+  async #createFrom(input: NamedInput, from: string, options: CallOptions): Promise<CreatedSandbox> {
     const { finder, locks } = this.#parts;
     const { id } = finder.snapshot(from);
     return locks.shared(id, async () => {
@@ -189,13 +240,21 @@ export class SandboxService {
         image,
       );
       const lineage = { parentSnapshotId: id, parentSandboxId: snapshot.sandboxId, baseSnapshotId: id };
-      return this.#creator.create({ ...plan, ...lineage }, { snapshot, memory });
+      return this.#creator.create(
+        { ...plan, ...lineage },
+        { snapshot, memory, caller: memory ? options.signal : undefined },
+      );
     });
   }
 
   /** What creation would refuse too. */
   #checkLimits(before: SandboxRecord, after: SandboxRecord): void {
     assertEnvironment(after.env);
+    this.#parts.quotas.assertRoom(after.owner, {
+      sandboxes: 0,
+      memoryMb: after.memoryMb - before.memoryMb,
+      diskMb: after.diskMb - before.diskMb,
+    });
     const addedMb = after.memoryMb - before.memoryMb;
     if (before.state === 'running' && addedMb > 0)
       assertMemory(this.#parts.state.sandboxes.sums().memoryMb, addedMb, this.#config.limits.total_memory_mb);

@@ -1,4 +1,4 @@
-import type { PortForward, Sandbox, Snapshot, Token } from '@coppice/protocol';
+import { type PortForward, type Sandbox, type Snapshot, type Token, workDirectory } from '@coppice/protocol';
 import type { ForwardRecord } from '../db/forward-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
@@ -22,6 +22,7 @@ export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRec
     labels: { ...shape.labels },
     id: record.id,
     name: record.name,
+    project: record.project,
     state: record.state,
     failure: record.failure,
     image: record.imageName,
@@ -40,6 +41,10 @@ export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRec
   };
 };
 
+/** Where directories of the host are mounted in a sandbox: what is there is in no snapshot. */
+export const mountedIn = (record: Pick<SandboxRecord, 'workspace'> | undefined): string[] =>
+  record === undefined || record.workspace === null ? [] : [workDirectory];
+
 export const snapshotView = (record: SnapshotRecord): Snapshot => ({
   id: record.id,
   name: record.name,
@@ -47,6 +52,7 @@ export const snapshotView = (record: SnapshotRecord): Snapshot => ({
   tags: [...record.tags],
   sandbox_id: record.sandboxId,
   sandbox_name: record.sandboxName,
+  project: record.project,
   parent_id: record.parentId,
   image: record.imageName,
   driver: record.driver,
@@ -64,7 +70,10 @@ export const snapshotView = (record: SnapshotRecord): Snapshot => ({
 export const tokenView = (record: TokenRecord): Token => ({
   id: record.id,
   name: record.name,
-  scope: record.scope as Token['scope'],
+  scope: record.scope,
+  role: record.role,
+  person: record.person,
+  quota: record.quota,
   created_at: iso(record.createdAtMs),
   expires_at: isoOrNull(record.expiresAtMs),
   last_used_at: isoOrNull(record.lastUsedAtMs),

@@ -1,6 +1,6 @@
+import type { DiskStore } from '@coppice/disks';
 import type { IdSource } from '@coppice/protocol';
 import type { Machine, Network } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { Log } from '../host/log.ts';
 import { diskBytes, type MachineStarter } from './machine-starter.ts';

@@ -1,3 +1,4 @@
+import type { DiskStore } from '@coppice/disks';
 import {
   CoppiceError,
   type CreatedSandbox,
@@ -5,17 +6,17 @@ import {
   type forkSandboxSchema,
   type forkSnapshotSchema,
 } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { LongWork } from '../journal/long-work.ts';
-import { endingsOfCopy } from '../journal/long-work.ts';
+import { allEndings, endingsOfCopy } from '../journal/long-work.ts';
 import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
 import { hostnameOf, type SandboxNames } from '../sandboxes/sandbox-names.ts';
 import type { SandboxPlan } from '../sandboxes/sandbox-plan.ts';
+import { mountedIn } from '../sandboxes/views.ts';
 import type { CallOptions } from '../services.ts';
 import type { MemoryPolicy } from './memory/memory-policy.ts';
 import type { SnapshotService } from './snapshot-service.ts';
@@ -48,7 +49,7 @@ export class ForkService {
   async forkSnapshot(snapshotRef: string, input: ForkInput, options: CallOptions = {}): Promise<Forked> {
     const { finder } = this.#parts;
     const snapshot = finder.snapshot(snapshotRef);
-    return this.#withNames(snapshot.sandboxName, input, (names) =>
+    return this.#withNames(snapshot.project, snapshot.sandboxName, input, (names) =>
       this.#grow(snapshot.id, names, input, options),
     );
   }
@@ -59,7 +60,9 @@ export class ForkService {
     options: CallOptions = {},
   ): Promise<Forked> {
     const source = this.#parts.finder.get(ref);
-    return this.#withNames(source.name, input, (names) => this.#forkNamed(source, names, input, options));
+    return this.#withNames(source.project, source.name, input, (names) =>
+      this.#forkNamed(source, names, input, options),
+    );
   }
 
   async #forkNamed(
@@ -68,7 +71,7 @@ export class ForkService {
     input: z.output<typeof forkSandboxSchema>,
     options: CallOptions,
   ): Promise<Forked> {
-    const { taker, sizer, snapshots } = this.#parts;
+    const { taker, sizer } = this.#parts;
     if (input.snapshot !== undefined) {
       if (input.memory)
         throw new CoppiceError(
@@ -86,42 +89,54 @@ export class ForkService {
     };
     const { id: sandboxId } = source;
     const snapshot = await this.#parts.work.run(
-      { sandboxId, caller: options.signal, endsFor: endingsOfCopy(this.#parts.disks) },
-      (signal) =>
+      {
+        sandboxId,
+        caller: options.signal,
+        endsFor: input.memory ? allEndings : endingsOfCopy(this.#parts.disks),
+      },
+      (_, giveUp) =>
         this.#parts.locks.exclusive(sandboxId, () =>
-          taker.take(this.#parts.finder.get(sandboxId), request, signal),
+          taker.take(this.#parts.finder.get(sandboxId), request, giveUp),
         ),
     );
     sizer.add(snapshot.id);
-    try {
-      return await this.#grow(snapshot.id, names, input, options);
-    } catch (error) {
-      await snapshots.prune(snapshot.id);
-      throw error;
-    }
+    const grown = await this.#grow(snapshot.id, names, input, options);
+    return { ...grown, left_out: mountedIn(source) };
   }
 
   async #grow(snapshotId: string, names: string[], input: ForkInput, options: CallOptions): Promise<Forked> {
-    const { creator } = this.#parts;
-    return this.#parts.locks.shared(snapshotId, async () => {
-      const snapshot = this.#parts.finder.snapshot(snapshotId);
-      await this.#parts.memory.assertFits(snapshot);
-      const memory = snapshot.memoryBytes !== null;
-      let done = 0;
-      const outcomes = await Promise.allSettled(
-        names.map(async (name) => {
-          const fork = await creator.create(planOf(snapshot, name, input), { snapshot, memory });
-          done += 1;
-          options.progress?.({ message: `grew ${name}`, fraction: done / names.length });
-          return fork;
-        }),
-      );
-      return collect(snapshotId, names, outcomes);
-    });
+    const { creator, snapshots, locks } = this.#parts;
+    let forked = 0;
+    try {
+      return await locks.shared(snapshotId, async () => {
+        const snapshot = this.#parts.finder.snapshot(snapshotId);
+        await this.#parts.memory.assertFits(snapshot);
+        const memory = snapshot.memoryBytes !== null;
+        // What takes long is to bring memory back; who has gone by then wants none of it.
+        const caller = memory ? options.signal : undefined;
+        const outcomes = await Promise.allSettled(
+          names.map(async (name) => {
+            const fork = await creator.create(planOf(snapshot, name, input, options), {
+              snapshot,
+              memory,
+              caller,
+            });
+            forked += 1;
+            options.progress?.({ message: `grew ${name}`, fraction: forked / names.length });
+            return fork;
+          }),
+        );
+        return collect(snapshotId, names, outcomes);
+      });
+    } finally {
+      // Where none came to be, or one that was there before went meanwhile.
+      await snapshots.prune(snapshotId);
+    }
   }
 
   /** Chosen before anything is made, so that a name that is taken costs nothing. */
   async #withNames<T>(
+    project: string,
     sourceName: string,
     input: ForkInput,
     work: (names: string[]) => Promise<T>,
@@ -132,22 +147,30 @@ export class ForkService {
         hint: 'Names are then prefix-1, prefix-2 and so on: `coppice fork --count 2 --prefix way`.',
       });
     if (input.name === undefined && input.name_prefix === undefined)
-      return names.withNumbered(`${sourceName.slice(0, 50)}-fork`, input.count, work);
+      return names.withNumbered(project, `${sourceName.slice(0, 50)}-fork`, input.count, work);
     const given =
       input.name !== undefined
         ? [input.name]
         : Array.from({ length: input.count }, (_, index) => `${input.name_prefix}-${index + 1}`);
-    for (const name of given) names.assertFree(name);
+    for (const name of given) names.assertFree(project, name);
     return work(given);
   }
 }
 
 /** Policy, limits and environment carry over; name, hostname, address, token and disk are its own. */
-function planOf(snapshot: SnapshotRecord, name: string, input: ForkInput): SandboxPlan {
+function planOf(
+  snapshot: SnapshotRecord,
+  name: string,
+  input: ForkInput,
+  { owner = null, runId = null }: { owner?: string | null | undefined; runId?: string | null | undefined },
+): SandboxPlan {
   const { shape } = snapshot;
   return {
     ...shape,
     name,
+    project: snapshot.project,
+    owner,
+    runId,
     hostname: hostnameOf(name),
     imageId: snapshot.imageId,
     imageName: snapshot.imageName,
@@ -176,5 +199,5 @@ function collect(
   });
   const first = outcomes.find((outcome) => outcome.status === 'rejected');
   if (forks.length === 0 && first !== undefined) throw first.reason;
-  return { snapshot_id: snapshotId, forks, failures };
+  return { snapshot_id: snapshotId, forks, failures, left_out: [] };
 }

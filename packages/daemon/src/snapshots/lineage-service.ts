@@ -12,13 +12,20 @@ export class LineageService {
     this.#images = images;
   }
 
-  async lineage(): Promise<LineageNode[]> {
-    const images = await this.#images.list();
-    const sandboxes = this.#state.sandboxes.all();
-    const snapshots = this.#state.snapshots.all();
+  /** Of one project with the images that it stands on, or of all. */
+  async lineage(project?: string): Promise<LineageNode[]> {
+    const isWithin = (thing: { readonly project: string }) =>
+      project === undefined || thing.project === project;
+    const sandboxes = this.#state.sandboxes.all().filter(isWithin);
+    const snapshots = this.#state.snapshots.all().filter(isWithin);
+    const stoodOn = new Set([...sandboxes, ...snapshots].map(({ imageId }) => imageId));
+    const images = (await this.#images.list()).filter(({ id }) => project === undefined || stoodOn.has(id));
     const living = new Set([...sandboxes, ...snapshots, ...images].map((node) => node.id));
     const firstLiving = (...ids: (string | null)[]): string | null =>
       ids.find((id) => id !== null && living.has(id)) ?? null;
+    const merges = Map.groupBy(this.#state.merges.all(), ({ holder }) => holder);
+    const merged = (id: string): string[] =>
+      (merges.get(id) ?? []).map(({ mergedId }) => mergedId).filter((from) => living.has(from));
     return [
       ...images.map(
         (image): LineageNode => ({
@@ -26,6 +33,8 @@ export class LineageService {
           id: image.id,
           name: image.name,
           parent: null,
+          grown_from: null,
+          merged: [],
           state: null,
           automatic: false,
           has_memory: false,
@@ -42,6 +51,8 @@ export class LineageService {
           id: sandbox.id,
           name: sandbox.name,
           parent: firstLiving(sandbox.parentSnapshotId, sandbox.imageId),
+          grown_from: firstLiving(sandbox.baseSnapshotId, sandbox.parentSnapshotId, sandbox.imageId),
+          merged: merged(sandbox.id),
           state: sandbox.state,
           automatic: false,
           has_memory: sandbox.pauseKeep === 'memory',
@@ -59,6 +70,8 @@ export class LineageService {
           name: snapshot.name,
           // A snapshot hangs below the sandbox it is of; when that is gone, below what came before it.
           parent: firstLiving(snapshot.sandboxId, snapshot.parentId, snapshot.imageId),
+          grown_from: firstLiving(snapshot.parentId, snapshot.imageId),
+          merged: merged(snapshot.id),
           state: null,
           automatic: snapshot.automatic,
           has_memory: snapshot.memoryBytes !== null,

@@ -1,6 +1,7 @@
+import type { DiskStore } from '@coppice/disks';
 import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type restoredSchema, type restoreSchema, type Scope } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
+import { endingOf, type GiveUp } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { Intent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -9,6 +10,7 @@ import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
+import { allEndings, type LongWork } from '../journal/long-work.ts';
 import { type Lifecycle, wrongState } from '../sandboxes/lifecycle.ts';
 import type { MachineStarter } from '../sandboxes/machine-starter.ts';
 import { diskBytes } from '../sandboxes/machine-starter.ts';
@@ -29,6 +31,7 @@ export interface RestoreServiceParts {
   readonly state: State;
   readonly journal: Journal;
   readonly locks: KeyedLock;
+  readonly work: LongWork;
   readonly finder: SandboxFinder;
   readonly starter: MachineStarter;
   readonly disks: DiskStore;
@@ -66,22 +69,25 @@ export class RestoreService {
   async restore(
     ref: string,
     input: z.output<typeof restoreSchema>,
-    { by = 'sandbox' }: CallOptions = {},
+    { by = 'sandbox', signal: caller }: CallOptions = {},
   ): Promise<Restored> {
-    const { finder, locks } = this.#parts;
+    const { finder, locks, work } = this.#parts;
     await this.#parts.swept;
     const { id, baseSnapshotId } = finder.get(ref);
     const snapshotId = this.#own(finder.get(id), input.snapshot).id;
+    const restore = async ({ signal, ended }: GiveUp) => {
+      const record = finder.get(id);
+      if (!restorable.has(record.state)) throw wrongState(record, 'restored');
+      const snapshot = finder.snapshot(snapshotId);
+      await this.#parts.memory.assertFits(snapshot);
+      signal?.throwIfAborted();
+      const intent = await this.#begin(record, snapshot, { discard: input.discard, by, signal });
+      // From here on it goes on without its caller: the sandbox would be left without a machine.
+      return this.finish(record, snapshot, intent, ended);
+    };
     try {
-      return await locks.exclusive(id, () =>
-        locks.shared(snapshotId, async () => {
-          const record = finder.get(id);
-          if (!restorable.has(record.state)) throw wrongState(record, 'restored');
-          const snapshot = finder.snapshot(snapshotId);
-          await this.#parts.memory.assertFits(snapshot);
-          const intent = await this.#begin(record, snapshot, input.discard, by);
-          return this.finish(record, snapshot, intent);
-        }),
+      return await work.run({ sandboxId: id, caller, endsFor: allEndings }, (_, giveUp) =>
+        locks.exclusive(id, () => locks.shared(snapshotId, () => restore(giveUp))),
       );
     } finally {
       // It may have been the last that a merge could start from, and has pushed out what undid an earlier one.
@@ -95,8 +101,15 @@ export class RestoreService {
   async #begin(
     record: SandboxRecord,
     snapshot: SnapshotRecord,
-    discard: boolean,
-    by: Scope['kind'],
+    {
+      discard,
+      by,
+      signal,
+    }: {
+      readonly discard: boolean;
+      readonly by: Scope['kind'];
+      readonly signal: AbortSignal | undefined;
+    },
   ): Promise<RestoreIntent> {
     const { journal, state, ids } = this.#parts;
     const { id } = record;
@@ -114,7 +127,7 @@ export class RestoreService {
     if (undoId === null) journal.begin(id, intent);
     else {
       try {
-        await this.#taker.copyAhead(id, undoId);
+        await this.#taker.copyAhead(id, undoId, signal);
         await this.#allowance.assertFits(record, { id: undoId, memoryBytes: null }, by);
         journal.step('restore.undo-taken');
         const request = undoOf('restore', undoId, `before ${snapshot.name} was restored`);
@@ -135,8 +148,16 @@ export class RestoreService {
     return intent;
   }
 
-  /** Also recovery's way: each step may have happened already, and doing it again ends in the same state. */
-  async finish(record: SandboxRecord, snapshot: SnapshotRecord, intent: RestoreIntent): Promise<Restored> {
+  /**
+   * Also recovery's way: each step may have happened already, and doing it again ends in the same state. Where the daemon ends before
+   * the machine runs, the next one does it; where the sandbox is stopped meanwhile, it is stopped with what was restored.
+   */
+  async finish(
+    record: SandboxRecord,
+    snapshot: SnapshotRecord,
+    intent: RestoreIntent,
+    ended?: AbortSignal,
+  ): Promise<Restored> {
     const { journal, state, disks, starter } = this.#parts;
     const { id } = record;
     const withMemory = snapshot.memoryBytes !== null;
@@ -146,7 +167,7 @@ export class RestoreService {
     try {
       await disks.replaceDisk(id, snapshot.id, diskBytes(record));
     } catch (error) {
-      await this.#goOn(record);
+      if (endingOf(ended) !== 'close') await this.#goOn(record, ended);
       throw error;
     }
     await this.#lifecycle.dropPause(id);
@@ -167,7 +188,7 @@ export class RestoreService {
     }
     try {
       const memoryDir = withMemory ? disks.memoryDir(snapshot.id) : undefined;
-      const { machine, address } = await starter.start(record, { memoryDir });
+      const { machine, address } = await starter.start(record, { memoryDir, signal: ended });
       await settled;
       journal.step('restore.machine-started');
       this.#lifecycle.started(record, machine, address, 'sandbox.restored', restored, {
@@ -176,9 +197,11 @@ export class RestoreService {
         ...undo,
       });
     } catch (error) {
+      if (endingOf(ended) === 'close') throw error;
       // The disk is the restored one already; saying less would be wrong.
       state.sandboxes.update(id, restored);
       this.#lifecycle.fail(record, `it did not start after it was restored: ${(error as Error).message}`);
+      if (ended?.aborted) throw restoredWithoutMachine(record, snapshot, ended.reason as Error);
       throw error;
     }
     journal.step('restore.committed');
@@ -186,14 +209,14 @@ export class RestoreService {
   }
 
   /** The disk is the old one still: what ran before runs again, what was paused is paused. */
-  async #goOn(record: SandboxRecord): Promise<void> {
+  async #goOn(record: SandboxRecord, ended: AbortSignal | undefined): Promise<void> {
     const { journal, starter } = this.#parts;
     if (record.state !== 'running') {
       journal.finish(record.id, () => {});
       return;
     }
     try {
-      const { machine, address } = await starter.start(record);
+      const { machine, address } = await starter.start(record, { signal: ended });
       this.#lifecycle.started(record, machine, address, 'sandbox.started');
     } catch (error) {
       this.#lifecycle.fail(
@@ -212,6 +235,17 @@ export class RestoreService {
     });
   }
 }
+
+const restoredWithoutMachine = (
+  { name }: SandboxRecord,
+  snapshot: SnapshotRecord,
+  reason: Error,
+): CoppiceError =>
+  new CoppiceError(
+    'cancelled',
+    `sandbox ${name} has the disk of snapshot ${snapshot.name}, but was not started: ${reason.message}`,
+    { hint: `If it is still there: coppice start ${name}` },
+  );
 
 const noRoomToUndo = (error: unknown): unknown =>
   error instanceof CoppiceError && error.code === 'no_space'

@@ -1,7 +1,8 @@
+import type { DiskStore } from '@coppice/disks';
 import { CoppiceError, type Scope } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
+import type { Quotas } from '../tokens/quotas.ts';
 
 export interface SnapshotLimits {
   /** Of the whole home. */
@@ -22,16 +23,20 @@ export interface SnapshotHoldings {
 const mebibyte = 2 ** 20;
 const inMebibytes = (bytes: number): string => `${Math.ceil(bytes / mebibyte)} MiB`;
 
+/** Tokens that are given to what runs inside. */
+const isHeld = (by: Scope['kind']): boolean => by === 'sandbox' || by === 'run';
+
 export interface SnapshotAllowanceParts {
   readonly state: State;
   readonly disks: DiskStore;
   readonly limits: SnapshotLimits;
+  readonly quotas: Quotas;
 }
 
 /**
  * How many snapshots there may be and how much they may hold. A snapshot keeps what its sandbox deletes later, so without this a
- * sandbox could leave its disk size behind with its own token. Undo snapshots count. Whoever has an admin token is only held to
- * the number of snapshots of the home.
+ * sandbox could leave its disk size behind with its own token. Undo snapshots count. An admin token is only held to
+ * the number of snapshots of the home, one of a project to that and to its quota.
  */
 export class SnapshotAllowance {
   readonly #parts: SnapshotAllowanceParts;
@@ -52,7 +57,10 @@ export class SnapshotAllowance {
   }
 
   /** Before a snapshot is taken. */
-  assertMayAdd(record: SandboxRecord, by: Scope['kind']): void {
+  assertMayAdd(
+    record: SandboxRecord,
+    { by, automatic = false }: { readonly by: Scope['kind']; readonly automatic?: boolean },
+  ): void {
     const { max_snapshots: most, snapshots_per_sandbox: mostOfOne } = this.#limits;
     const { snapshots } = this.#parts.state;
     const all = snapshots.count();
@@ -61,7 +69,8 @@ export class SnapshotAllowance {
         hint: 'Delete some (`coppice snapshots` lists them, `coppice rm SANDBOX:SNAPSHOT` deletes one), or raise limits.max_snapshots in config.json.',
         details: { limit: 'max_snapshots', maximum: most },
       });
-    if (by === 'admin') return;
+    if (by !== 'admin' && !automatic) this.#parts.quotas.assertSnapshot(record.owner);
+    if (!isHeld(by)) return;
     const own = snapshots.count(record.id);
     if (own >= mostOfOne)
       throw new CoppiceError(
@@ -83,7 +92,7 @@ export class SnapshotAllowance {
     taken: { readonly id: string; readonly memoryBytes: number | null },
     by: Scope['kind'],
   ): Promise<void> {
-    if (by === 'admin') return;
+    if (!isHeld(by)) return;
     const heldBytes = (await this.#heldBytes(record, [taken.id])) + (taken.memoryBytes ?? 0);
     const maxBytes = this.#maxBytes(record);
     if (heldBytes <= maxBytes) return;

@@ -1,10 +1,12 @@
+import type { DiskStore } from '@coppice/disks';
 import {
+  type Belonging,
   CoppiceError,
   type createSnapshotSchema,
   type Snapshot,
+  type TakenSnapshot,
   type updateSnapshotSchema,
 } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
 import type { z } from 'zod';
 import { snapshotsOf } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -13,16 +15,16 @@ import type { State } from '../db/state.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { LongWork } from '../journal/long-work.ts';
-import { endingsOfCopy } from '../journal/long-work.ts';
+import { allEndings, endingsOfCopy } from '../journal/long-work.ts';
 import type { Activity } from '../sandboxes/activity.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
-import { snapshotView } from '../sandboxes/views.ts';
+import { mountedIn, snapshotView } from '../sandboxes/views.ts';
 import type { CallOptions } from '../services.ts';
 import type { SnapshotSizer } from './snapshot-sizer.ts';
 import type { SnapshotTaker } from './snapshot-taker.ts';
 import { isUndo, undoTag } from './undo-snapshot.ts';
 
-type Holding = 'merged' | 'exported';
+type Holding = 'merged' | 'exported' | 'restored';
 
 export interface SnapshotServiceParts {
   readonly state: State;
@@ -43,7 +45,7 @@ export class SnapshotService {
   readonly #taker: SnapshotTaker;
   readonly #sizer: SnapshotSizer;
   readonly #undosKept: number;
-  /** What is being merged or exported, and how: nothing else says that it is needed, and neither shall wait for the other. */
+  /** What is in use, and how: nothing else says that it is needed, and who wants to delete it shall not wait for that. */
   readonly #held = new Map<symbol, { readonly id: string; readonly how: Holding }>();
 
   /** `undosKept`: how many of what undoes merges and restores each sandbox has at most. */
@@ -58,22 +60,34 @@ export class SnapshotService {
     ref: string,
     input: z.output<typeof createSnapshotSchema>,
     { signal: caller, by = 'sandbox' }: CallOptions = {},
-  ): Promise<Snapshot> {
+  ): Promise<TakenSnapshot> {
     const { finder, locks, activity, work, disks } = this.#parts;
     const { id } = finder.get(ref);
-    const record = await work.run({ sandboxId: id, caller, endsFor: endingsOfCopy(disks) }, (signal) =>
-      locks.exclusive(id, () => this.#taker.take(finder.get(id), { ...input, by }, signal)),
+    const endsFor = input.memory ? allEndings : endingsOfCopy(disks);
+    const record = await work.run({ sandboxId: id, caller, endsFor }, (_, giveUp) =>
+      locks.exclusive(id, () => this.#taker.take(finder.get(id), { ...input, by }, giveUp)),
     );
     activity.touch(id);
     this.#sizer.add(record.id);
-    return snapshotView(record);
+    return { ...snapshotView(record), left_out: mountedIn(finder.find(id)) };
   }
 
-  async list(sandboxRef?: string): Promise<Snapshot[]> {
+  async list({
+    sandbox,
+    project,
+  }: {
+    sandbox?: string;
+    project?: string | undefined;
+  } = {}): Promise<Snapshot[]> {
     const { state, finder } = this.#parts;
     const records =
-      sandboxRef === undefined ? state.snapshots.all() : state.snapshots.ofSandbox(finder.get(sandboxRef).id);
-    return records.map(snapshotView);
+      sandbox === undefined ? state.snapshots.all() : state.snapshots.ofSandbox(finder.get(sandbox).id);
+    return records.filter((record) => project === undefined || record.project === project).map(snapshotView);
+  }
+
+  find(snapshotRef: string): Belonging | undefined {
+    const record = this.#parts.finder.findSnapshot(snapshotRef);
+    return record && { project: record.project, sandboxId: record.sandboxId, runId: record.runId };
   }
 
   async get(snapshotRef: string, sandboxRef?: string): Promise<Snapshot> {
@@ -104,28 +118,31 @@ export class SnapshotService {
 
   async delete(snapshotRef: string, sandboxRef?: string): Promise<void> {
     const { id } = this.#find(snapshotRef, sandboxRef);
-    this.#assertNotHeld(id);
+    const assertUnused = () => {
+      this.#assertNotHeld(id);
+      this.#assertNothingGrew(this.#parts.finder.snapshot(id));
+    };
+    // Before the wait for its lock too: who uses it may take long, and it cannot be deleted then either.
+    assertUnused();
     const parentId = await this.#parts.locks.exclusive(id, async () => {
       const record = this.#parts.finder.snapshot(id);
-      this.#assertNotHeld(id);
+      assertUnused();
       this.#assertNoMergeStarts(record);
-      const dependants = this.#parts.state.sandboxes.grownFrom(id);
-      if (dependants.length > 0) {
-        const names = dependants.map((sandbox) => sandbox.name).join(', ');
-        throw new CoppiceError(
-          'in_use',
-          `snapshot ${record.name} is what ${names} grew from, and what a merge needs`,
-          {
-            details: { sandboxes: dependants.map((sandbox) => sandbox.id) },
-            hint: `Destroy ${names} first.`,
-          },
-        );
-      }
       await this.#remove(record);
       return record.parentId;
     });
     await this.pruneUndo(parentId);
     await this.pruneMerged();
+  }
+
+  #assertNothingGrew({ id, name }: SnapshotRecord): void {
+    const dependants = this.#parts.state.sandboxes.grownFrom(id);
+    if (dependants.length === 0) return;
+    const names = dependants.map((sandbox) => sandbox.name).join(', ');
+    throw new CoppiceError('in_use', `snapshot ${name} is what ${names} grew from, and what a merge needs`, {
+      details: { sandboxes: dependants.map((sandbox) => sandbox.id) },
+      hint: `Destroy ${names} first.`,
+    });
   }
 
   /** Until the returned function is called it stays, and a deletion is refused instead of made to wait. */
@@ -146,7 +163,8 @@ export class SnapshotService {
   /** Once the last sandbox that grew from an automatic snapshot is gone, the snapshot has no reader left. */
   async prune(snapshotId: string): Promise<void> {
     const { state, locks } = this.#parts;
-    if (this.#holdings(snapshotId).length > 0) return;
+    // Before the wait for its lock too: what is being grown from it may take long.
+    if (this.#holdings(snapshotId).length > 0 || state.sandboxes.grownFrom(snapshotId).length > 0) return;
     const parentId = await locks.exclusive(snapshotId, async () => {
       const record = state.snapshots.byId(snapshotId);
       if (record === undefined || !record.automatic || state.sandboxes.grownFrom(snapshotId).length > 0)
@@ -201,14 +219,15 @@ export class SnapshotService {
 
   #holdings(snapshotId: string): Holding[] {
     const held = [...this.#held.values()].filter(({ id }) => id === snapshotId).map(({ how }) => how);
-    return this.#isToBeMerged(snapshotId) ? [...held, 'merged'] : held;
+    return [...held, ...this.#intended(snapshotId)];
   }
 
-  /** A merge that was begun is to be settled with it. */
-  #isToBeMerged(snapshotId: string): boolean {
+  /** A merge or a restore that was begun is to be settled with it. */
+  #intended(snapshotId: string): Holding[] {
     return this.#parts.state.intents
       .all()
-      .some(({ intent }) => intent.kind === 'merge' && snapshotsOf(intent).includes(snapshotId));
+      .filter(({ intent }) => snapshotsOf(intent).includes(snapshotId))
+      .map(({ intent }) => (intent.kind === 'restore' ? 'restored' : 'merged'));
   }
 
   #assertNotHeld(snapshotId: string): void {

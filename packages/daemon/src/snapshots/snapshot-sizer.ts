@@ -1,4 +1,4 @@
-import type { DiskStore } from '@coppice/store';
+import type { DiskStore } from '@coppice/disks';
 import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
 import type { MemorySharer } from './memory/memory-sharer.ts';

@@ -1,7 +1,7 @@
+import type { DiskStore } from '@coppice/disks';
 import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type Scope } from '@coppice/protocol';
-import type { Machine } from '@coppice/runtime';
-import type { DiskStore } from '@coppice/store';
+import { type GiveUp, LeftBehind, type Machine } from '@coppice/runtime';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { State } from '../db/state.ts';
@@ -29,7 +29,12 @@ export interface SnapshotRequest {
   readonly by: Scope['kind'];
 }
 
-const withoutMemory = { memoryBytes: null, memoryCompatibility: null, pauseMs: null };
+const withoutMemory = {
+  memoryBytes: null,
+  memoryLengthBytes: null,
+  memoryCompatibility: null,
+  pauseMs: null,
+};
 const takeable = new Set<SandboxRecord['state']>(['running', 'stopped', 'paused', 'failed']);
 
 export interface SnapshotTakerParts {
@@ -56,13 +61,14 @@ export class SnapshotTaker {
     this.#allowance = parts.allowance;
   }
 
-  async take(record: SandboxRecord, request: SnapshotRequest, signal?: AbortSignal): Promise<SnapshotRecord> {
+  async take(record: SandboxRecord, request: SnapshotRequest, giveUp: GiveUp = {}): Promise<SnapshotRecord> {
+    const { signal } = giveUp;
     const { journal, state, ids } = this.#parts;
     if (!takeable.has(record.state)) throw wrongState(record, 'snapshotted');
     const id = request.id ?? ids.next('snapshot');
     const name = request.name ?? `snapshot-${id.slice(-6)}`;
     this.assertNameFree(record.id, record.name, name);
-    this.#allowance.assertMayAdd(record, request.by);
+    this.#allowance.assertMayAdd(record, request);
     const machine = this.#parts.machines.get(record.id);
     if (request.memory) await this.#assertKeepsMemory(record, machine);
     signal?.throwIfAborted();
@@ -70,7 +76,7 @@ export class SnapshotTaker {
     journal.step('snapshot.recorded');
     try {
       const kept = request.memory
-        ? await this.#withMemory(record, machine!, id)
+        ? await this.#withMemory(record, machine!, id, giveUp)
         : { ...withoutMemory, pauseMs: await this.#filesOnly(record.id, machine, id, signal) };
       await this.#allowance.assertFits(record, { id, memoryBytes: kept.memoryBytes }, request.by);
       const snapshot = this.describe(record, id, { ...request, name }, kept);
@@ -83,7 +89,7 @@ export class SnapshotTaker {
       journal.step('snapshot.committed');
       return snapshot;
     } catch (error) {
-      await this.takeBack(record.id, id);
+      if (!(error instanceof LeftBehind)) await this.takeBack(record.id, id);
       throw error;
     }
   }
@@ -110,12 +116,15 @@ export class SnapshotTaker {
     record: SandboxRecord,
     id: string,
     request: Omit<SnapshotRequest, 'by'> & { readonly name: string },
-    kept: Pick<SnapshotRecord, 'memoryBytes' | 'memoryCompatibility' | 'pauseMs'> = withoutMemory,
+    kept: Pick<SnapshotRecord, keyof typeof withoutMemory> = withoutMemory,
   ): SnapshotRecord {
     return {
       id,
       sandboxId: record.id,
       sandboxName: record.name,
+      project: record.project,
+      owner: record.owner,
+      runId: record.runId,
       name: request.name,
       note: request.note,
       tags: request.tags,
@@ -181,17 +190,20 @@ export class SnapshotTaker {
     return Math.round((performance.now() - beganMs) * 1000) / 1000;
   }
 
-  async #withMemory(record: SandboxRecord, machine: Machine, id: string) {
+  async #withMemory(record: SandboxRecord, machine: Machine, id: string, giveUp: GiveUp) {
     const { disks, starter, journal } = this.#parts;
     const directory = disks.memoryDir(id);
     await disks.makeRoom();
-    const { pauseMs } = await machine.checkpoint(directory, async () => {
+    const takeDisk = async () => {
       journal.step('checkpoint.memory-written');
-      await disks.snapshotDisk(record.id, id);
+      await disks.snapshotDisk(record.id, id, { signal: giveUp.signal });
       journal.step('checkpoint.disk-taken');
-    });
+    };
+    const { pauseMs } = await machine.checkpoint(directory, takeDisk, giveUp);
+    giveUp.signal?.throwIfAborted();
     const { memoryCompatibility } = await starter.driver(record.driver).probe();
-    return { memoryBytes: await directoryBytes(directory), memoryCompatibility, pauseMs };
+    const { storedBytes: memoryBytes, lengthBytes: memoryLengthBytes } = await directoryBytes(directory);
+    return { memoryBytes, memoryLengthBytes, memoryCompatibility, pauseMs };
   }
 
   /** Never a checkpoint that silently lacks memory. */

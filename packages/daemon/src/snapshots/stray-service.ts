@@ -1,3 +1,4 @@
+import type { DiskStore, Stray as StoredStray, StrayShelf } from '@coppice/disks';
 import {
   CoppiceError,
   type IdSource,
@@ -6,7 +7,6 @@ import {
   type Snapshot,
   type Stray,
 } from '@coppice/protocol';
-import type { DiskStore, Stray as StoredStray, StrayShelf } from '@coppice/store';
 import type { z } from 'zod';
 import type { Config } from '../config/config.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
@@ -101,6 +101,9 @@ export class StrayService {
       id: ids.next('snapshot'),
       sandboxId: kind === 'disk' ? id : ids.next('sandbox'),
       sandboxName: 'stray',
+      project: plan.project,
+      owner: null,
+      runId: null,
       name,
       note: `the files of ${id}, which the database did not know`,
       tags: [],
@@ -111,6 +114,7 @@ export class StrayService {
       engine: disks.engine,
       memoryBytes: null,
       memoryUsedBytes: null,
+      memoryLengthBytes: null,
       memoryCompatibility: null,
       pauseMs: null,
       referencedBytes: null,

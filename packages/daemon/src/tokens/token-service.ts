@@ -5,6 +5,7 @@ import {
   type createTokenSchema,
   type IdSource,
   parseScope,
+  type Quota,
   type Token,
 } from '@coppice/protocol';
 import type { z } from 'zod';
@@ -17,6 +18,10 @@ import type { Principal } from '../services.ts';
 const lastUseIntervalMs = 60_000;
 
 const digest = (secret: string): string => hash('sha256', secret, 'hex');
+
+/** Whose quota holds for what is made with it. */
+const ownerOf = ({ scope, person, id }: TokenRecord): string | null =>
+  parseScope(scope)?.kind === 'project' ? (person ?? id) : null;
 
 export class TokenService {
   readonly #state: State;
@@ -34,13 +39,22 @@ export class TokenService {
 
   /** Undefined for a secret that is unknown, revoked or expired, or whose scope is of a kind that is not known here. */
   authenticate(secret: string): Principal | undefined {
-    const record = this.#known.get(digest(secret));
+    return this.#principal(this.#known.get(digest(secret)));
+  }
+
+  /** The same for who was let in by a token before: what the token reaches now. */
+  byId(id: string): Principal | undefined {
+    const record = this.#state.tokens.byId(id);
+    return this.#principal(record && this.#known.get(record.secretSha256));
+  }
+
+  #principal(record: TokenRecord | undefined): Principal | undefined {
     if (record === undefined || (record.expiresAtMs !== null && record.expiresAtMs <= this.#now()))
       return undefined;
     const scope = parseScope(record.scope);
     if (scope === undefined) return undefined;
     this.#markUse(record);
-    return { tokenId: record.id, scope };
+    return { tokenId: record.id, scope, role: record.role, owner: ownerOf(record) };
   }
 
   async list(): Promise<Token[]> {
@@ -56,10 +70,12 @@ export class TokenService {
     if (this.#state.tokens.all().some((token) => token.name === input.name))
       throw new CoppiceError('name_taken', `there is already a token named ${input.name}`);
     const lifetimeMs = input.expires_in_s === undefined ? null : input.expires_in_s * 1000;
-    const { record, secret } = this.make(input.name, input.scope, lifetimeMs);
+    const made = this.make(input.name, input.scope, lifetimeMs);
+    const { role, person = null, quota = null } = input;
+    const record = { ...made.record, role, person, quota };
     this.#state.transaction(() => this.#state.tokens.insert(record));
     this.remember(record);
-    return { ...tokenView(record), secret };
+    return { ...tokenView(record), secret: made.secret };
   }
 
   /** By id or name. */
@@ -86,7 +102,36 @@ export class TokenService {
     const id = this.#ids.next('token');
     return {
       secret,
-      record: { id, name, scope, secretSha256: digest(secret), createdAtMs, expiresAtMs, lastUsedAtMs: null },
+      record: {
+        id,
+        name,
+        scope,
+        role: 'full',
+        person: null,
+        quota: null,
+        secretSha256: digest(secret),
+        createdAtMs,
+        expiresAtMs,
+        lastUsedAtMs: null,
+      },
+    };
+  }
+
+  /** The strictest of what the tokens of that owner carry. */
+  quotaOf(owner: string): Quota | undefined {
+    const quotas = [...this.#known.values()].flatMap((record) =>
+      record.quota !== null && ownerOf(record) === owner ? [record.quota] : [],
+    );
+    if (quotas.length === 0) return undefined;
+    const least = (field: keyof Quota): number | null => {
+      const given = quotas.map((quota) => quota[field]).filter((most) => most !== null);
+      return given.length === 0 ? null : Math.min(...given);
+    };
+    return {
+      sandboxes: least('sandboxes'),
+      memory_mb: least('memory_mb'),
+      disk_mb: least('disk_mb'),
+      snapshots: least('snapshots'),
     };
   }
 

@@ -1,6 +1,6 @@
+import type { DiskStore, ParcelKind, Parcels } from '@coppice/disks';
 import { CoppiceError, type exportQuery } from '@coppice/protocol';
 import { type Image, parseMemoryTraits } from '@coppice/runtime';
-import type { DiskStore, ParcelKind, Parcels } from '@coppice/store';
 import type { z } from 'zod';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { ImageService } from '../images/image-service.ts';

@@ -1,9 +1,9 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { DiskStore, ParcelCount, ParcelKind, Parcels } from '@coppice/disks';
 import type { IdSource } from '@coppice/protocol';
-import { CoppiceError, type Imported, type importQuery } from '@coppice/protocol';
+import { CoppiceError, defaultProject, type Imported, type importQuery } from '@coppice/protocol';
 import { formatMemoryTraits } from '@coppice/runtime';
-import type { DiskStore, ParcelCount, ParcelKind, Parcels } from '@coppice/store';
 import type { z } from 'zod';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { State } from '../db/state.ts';
@@ -131,12 +131,16 @@ export class ImportService {
       undo.push(`snapshot ${id}`, () => disks.removeSnapshot(id));
       const image = await this.#unpack(checked, id, memoryCompatibility !== null, present, undo, signal);
       signal?.throwIfAborted();
-      const memoryBytes = memoryCompatibility === null ? null : await directoryBytes(disks.memoryDir(id));
+      const memory = memoryCompatibility === null ? null : await directoryBytes(disks.memoryDir(id));
+      const memoryBytes = memory?.storedBytes ?? null;
       const record: SnapshotRecord = {
         id,
         // A sandbox that is gone: the file must not be able to name one of this home and become part of its history.
         sandboxId: ids.next('sandbox'),
         sandboxName: manifest.sandbox_name,
+        project: input.project ?? defaultProject,
+        owner: null,
+        runId: null,
         name: input.name ?? manifest.name,
         note: manifest.note,
         tags: manifest.tags,
@@ -147,6 +151,7 @@ export class ImportService {
         engine: disks.engine,
         memoryBytes,
         memoryUsedBytes: null,
+        memoryLengthBytes: memory?.lengthBytes ?? null,
         memoryCompatibility,
         pauseMs: manifest.pause_ms,
         referencedBytes: null,

@@ -1,5 +1,5 @@
+import { diffTrees, type PoolServer, TextDiffer, type TreeChange, unifiedDiff } from '@coppice/disks';
 import type { Change, Diff, fileDiffSchema } from '@coppice/protocol';
-import { diffTrees, type PoolServer, TextDiffer, type TreeChange, unifiedDiff } from '@coppice/store';
 import type { z } from 'zod';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
 
@@ -69,7 +69,8 @@ export class CompareService {
       const list = new ChangeList(limit);
       const server = this.#server.until(signal);
       for await (const change of diffTrees(server, before.tree, after.tree, options)) list.add(change);
-      return { from, to, ...list.view() };
+      const leftOut = new Set([...before.mounted, ...after.mounted]);
+      return { from, to, ...list.view(), left_out: [...leftOut] };
     });
   }
 

@@ -1,7 +1,7 @@
 import { basename, dirname } from 'node:path/posix';
+import type { FileContent, FilePiece, NodeAttributes, TreeWriter } from '@coppice/disks';
 import { CoppiceError } from '@coppice/protocol';
 import type { FileKind, Guest } from '@coppice/runtime';
-import type { FileContent, FilePiece, NodeAttributes, TreeWriter } from '@coppice/store';
 import { type TarEntry, tarOf } from './tar-entry.ts';
 
 const ownerOf = ({ uid, gid }: NodeAttributes): string => `${uid}:${gid}`;

@@ -1,16 +1,19 @@
-import type { IdSource } from '@coppice/protocol';
-import { CoppiceError, type Merged, type mergeSchema } from '@coppice/protocol';
-import type { DiskStore } from '@coppice/store';
+import type { DiskStore } from '@coppice/disks';
 import {
+  type ApplyMergeOptions,
   applyMerge,
   diffTrees,
   type LayeredTree,
   type MergePlan,
   type PoolServer,
   planMerge,
+  sideOf,
   type TreeWriter,
   UpperWriter,
-} from '@coppice/store';
+} from '@coppice/disks';
+import type { IdSource } from '@coppice/protocol';
+import { CoppiceError, type Merged, type mergeSchema } from '@coppice/protocol';
+import type { Ending } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { MergeIntent } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
@@ -19,7 +22,7 @@ import type { Log } from '../host/log.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { LongWork } from '../journal/long-work.ts';
-import { allEndings, type Ending, WorkEnded } from '../journal/long-work.ts';
+import { allEndings, WorkEnded } from '../journal/long-work.ts';
 import type { Activity } from '../sandboxes/activity.ts';
 import { wrongState } from '../sandboxes/lifecycle.ts';
 import type { Machines } from '../sandboxes/machines.ts';
@@ -148,7 +151,7 @@ export class MergeService {
       automatic: true,
       by: 'admin' as const,
     };
-    await this.#parts.taker.take(from, request, signal);
+    await this.#parts.taker.take(from, request, { signal });
     this.#parts.sizer.add(id);
   }
 
@@ -171,13 +174,15 @@ export class MergeService {
       const plan = await this.#plan(into, baseId, undoId, theirsId, signal);
       const answer = { into: into.id, from: from.id, base_snapshot_id: baseId, ...viewOf(plan) };
       if (input.dry_run) return { ...answer, applied: false, undo_snapshot_id: null };
-      if (plan.conflicts.length > 0 && input.prefer === undefined) throw conflict(from, into, answer);
-      if (plan.changes.length === 0 && (plan.conflicts.length === 0 || input.prefer === 'ours')) {
+      this.#assertConflicts(into, plan, input);
+      const sides = plan.conflicts.map(({ path }) => sideOf(choicesOf(input), path));
+      if (sides.includes(undefined)) throw conflict(from, into, answer);
+      if (plan.changes.length === 0 && !sides.includes('theirs')) {
         journal.commit(() => this.#remember(into.id, theirsId));
         return { ...answer, applied: true, undo_snapshot_id: null };
       }
       this.#assertReachable(into, plan);
-      await this.#assertRoom(into, plan, input.prefer);
+      await this.#assertRoom(into, plan, sides.includes('theirs'));
       signal.throwIfAborted();
       const note = `before ${from.name} was merged in`;
       const undo = taker.describe(into, undoId, undoOf('merge', undoId, note));
@@ -187,6 +192,7 @@ export class MergeService {
         theirsSnapshotId: theirsId,
         baseSnapshotId: baseId,
         prefer: input.prefer ?? null,
+        choose: input.choose,
       };
       journal.begin(into.id, intent, () => {
         state.snapshots.insert(undo);
@@ -238,8 +244,8 @@ export class MergeService {
   }
 
   /** Before anything is written: a merge that does not fit would fill the disk first and be taken back then. */
-  async #assertRoom(into: SandboxRecord, plan: MergePlan, prefer: MergeInput['prefer']): Promise<void> {
-    const neededBytes = plan.changedBytes + (prefer === 'theirs' ? plan.conflictBytes : 0);
+  async #assertRoom(into: SandboxRecord, plan: MergePlan, withConflicts: boolean): Promise<void> {
+    const neededBytes = plan.changedBytes + (withConflicts ? plan.conflictBytes : 0);
     const leftBytes = await this.#parts.disks.roomBytes(into.id, neededBytes);
     if (neededBytes <= leftBytes) return;
     throw new CoppiceError(
@@ -250,6 +256,16 @@ export class MergeService {
         hint: `Delete files of ${into.name}, or give it a larger disk: \`coppice update ${into.name} --disk MB\`.`,
       },
     );
+  }
+
+  /** A choice for a path that is in no conflict is a mistake: whoever made it looked at something else. */
+  #assertConflicts(into: SandboxRecord, plan: MergePlan, { choose }: MergeInput): void {
+    const inConflict = new Set(plan.conflicts.map(({ path }) => path));
+    const other = Object.keys(choose).find((path) => !inConflict.has(path));
+    if (other !== undefined)
+      throw new CoppiceError('invalid_argument', `${other} is in no conflict with ${into.name}`, {
+        hint: 'Look again with dry_run: it lists the paths that a side can be chosen for.',
+      });
   }
 
   /** A sandbox that runs is written by its agent, which takes paths as every program does. */
@@ -299,11 +315,10 @@ export class MergeService {
     signal: AbortSignal,
   ): Promise<void> {
     const { work, disks, trees, server } = this.#parts;
-    const { undoSnapshotId: undoId, theirsSnapshotId, prefer } = intent;
+    const { undoSnapshotId: undoId, theirsSnapshotId } = intent;
     try {
       const theirs = trees.ofSnapshot(into, theirsSnapshotId);
-      const options = prefer === null ? {} : { prefer };
-      await applyMerge(server.until(signal), plan, theirs, this.#writer(into, signal), options);
+      await applyMerge(server.until(signal), plan, theirs, this.#writer(into, signal), choicesOf(intent));
       // What it brought must not be lost once it counts as merged: no later merge would bring it again.
       await disks.settle(into.id);
     } catch (error) {
@@ -411,6 +426,14 @@ function viewOf(
     truncated: truncated || conflicts.length < plan.conflicts.length,
   };
 }
+
+const choicesOf = ({
+  prefer,
+  choose = {},
+}: {
+  readonly prefer?: 'ours' | 'theirs' | null | undefined;
+  readonly choose?: MergeIntent['choose'];
+}): ApplyMergeOptions => ({ ...(prefer == null ? {} : { prefer }), choose });
 
 const inMib = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 

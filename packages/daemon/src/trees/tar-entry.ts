@@ -1,4 +1,4 @@
-import type { NodeAttributes } from '@coppice/store';
+import type { NodeAttributes } from '@coppice/disks';
 
 const blockBytes = 512;
 

@@ -1,12 +1,13 @@
 import { join } from 'node:path';
+import type { DiskStore, LayeredTree } from '@coppice/disks';
 import { CoppiceError } from '@coppice/protocol';
-import type { DiskStore, LayeredTree } from '@coppice/store';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { LongWork } from '../journal/long-work.ts';
 import { endingsOfCopy } from '../journal/long-work.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
+import { mountedIn } from '../sandboxes/views.ts';
 import type { SnapshotTaker } from '../snapshots/snapshot-taker.ts';
 
 /** A tree that stands still while it is looked at. */
@@ -16,6 +17,8 @@ export interface Side {
   /** For people: the reference as it was given. */
   readonly label: string;
   readonly tree: LayeredTree;
+  /** Where directories of the host are mounted, which the tree is without. */
+  readonly mounted: readonly string[];
 }
 
 export interface TreeAccessParts {
@@ -69,7 +72,7 @@ export class TreeAccess {
       return locks.shared(snapshot.id, async () => {
         signal?.throwIfAborted();
         const record = finder.snapshot(snapshot.id);
-        return work({ ...record, label: ref, tree: this.ofSnapshot(record, record.id) });
+        return work({ ...record, label: ref, tree: this.ofSnapshot(record, record.id), mounted: [] });
       });
     const record = finder.find(ref);
     if (record === undefined)
@@ -78,7 +81,8 @@ export class TreeAccess {
       });
     const copyId = await this.copyNow(record.id, signal);
     try {
-      return await work({ ...record, label: ref, tree: this.ofSnapshot(record, copyId) });
+      const tree = this.ofSnapshot(record, copyId);
+      return await work({ ...record, label: ref, tree, mounted: mountedIn(record) });
     } finally {
       await this.#parts.disks.removeSnapshot(copyId);
     }

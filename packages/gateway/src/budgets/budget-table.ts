@@ -35,15 +35,18 @@ export class BudgetTable {
       .all() as Row[];
   }
 
-  put(budget: Budget, announced: string): void {
-    this.#database
-      .prepare(
-        `INSERT INTO budgets (scope, name, period, tokens, micros, action, announced)
-         VALUES (:scope, :name, :period, :tokens, :micros, :action, :announced)
-         ON CONFLICT (scope, name, period) DO UPDATE
-         SET tokens = excluded.tokens, micros = excluded.micros, action = excluded.action, announced = excluded.announced`,
-      )
-      .run({ ...budget, announced });
+  /** `also` is written with it, or neither is. */
+  put(budget: Budget, announced: string, also: () => void = () => {}): void {
+    const statement = this.#database.prepare(
+      `INSERT INTO budgets (scope, name, period, tokens, micros, action, announced)
+       VALUES (:scope, :name, :period, :tokens, :micros, :action, :announced)
+       ON CONFLICT (scope, name, period) DO UPDATE
+       SET tokens = excluded.tokens, micros = excluded.micros, action = excluded.action, announced = excluded.announced`,
+    );
+    this.#database.transaction(() => {
+      statement.run({ ...budget, announced });
+      also();
+    })();
   }
 
   remove(key: BudgetKey): boolean {

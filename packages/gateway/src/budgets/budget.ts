@@ -16,7 +16,7 @@ export const budgetSchema = z
     tokens: limit.nullable().default(null),
     /** Millionths of a US dollar. */
     micros: limit.nullable().default(null),
-    /** What whoever hears `budget.exhausted` is to do. Calls are refused in any case. */
+    /** What the daemon does with the sandboxes of a budget that is used up. Calls are refused in any case. */
     action: z.enum(['refuse', 'pause', 'stop']).default('refuse'),
   })
   .refine((budget) => (budget.scope === 'home') === (budget.name === ''), {
@@ -37,10 +37,6 @@ export interface BudgetState extends Budget {
   readonly heldTokens: number;
   readonly heldMicros: number;
 }
-
-export type BudgetEvent =
-  | { readonly type: 'budget.warning'; readonly budget: BudgetState; readonly percent: 75 | 90 }
-  | { readonly type: 'budget.exhausted'; readonly budget: BudgetState; readonly action: Budget['action'] };
 
 /** How much of it is spent; the nearer limit counts. */
 export const spentPercent = (state: BudgetState): number => {

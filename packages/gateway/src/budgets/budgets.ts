@@ -1,10 +1,9 @@
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, type GatewayEvent } from '@coppice/protocol';
 import { z } from 'zod';
 import type { LedgerDatabase } from '../ledger/open-ledger-file.ts';
 import type { Caller } from '../models/caller.ts';
 import {
   type Budget,
-  type BudgetEvent,
   type BudgetInput,
   type BudgetKey,
   type BudgetState,
@@ -66,12 +65,12 @@ export class Budgets {
   readonly #accounts = new Map<string, Account>();
   readonly #holds = new Map<number, Hold>();
   readonly #waiting = new Set<() => void>();
-  readonly #emit: (event: BudgetEvent) => void;
+  readonly #emit: (event: GatewayEvent) => void;
   readonly #now: () => number;
 
   constructor(
     database: LedgerDatabase,
-    options: { readonly emit?: (event: BudgetEvent) => void; readonly now?: () => number } = {},
+    options: { readonly emit?: (event: GatewayEvent) => void; readonly now?: () => number } = {},
   ) {
     this.#table = new BudgetTable(database);
     this.#emit = options.emit ?? (() => {});
@@ -133,7 +132,7 @@ export class Budgets {
       account.heldMicros -= hold.micros;
       account.spentTokens += tokens;
       account.spentMicros += micros;
-      this.#announce(account, levelOf(spentPercent(this.#state(account))));
+      this.#announce(account, hold.caller, levelOf(spentPercent(this.#state(account))));
     }
     this.#wake();
   }
@@ -147,7 +146,7 @@ export class Budgets {
       const fits = this.#fits(account, ask);
       if (fits < usual) {
         if (this.#isHeldByOthers(account)) return undefined;
-        if (fits < Math.min(ask.maxOutput, ask.leastOutput)) throw this.#refusal(account);
+        if (fits < Math.min(ask.maxOutput, ask.leastOutput)) throw this.#refusal(account, ask.caller);
       }
       maxOutput = Math.min(maxOutput, Math.max(Math.floor(fits / share), Math.min(fits, usual)));
     }
@@ -189,8 +188,8 @@ export class Budgets {
     );
   }
 
-  #refusal(account: Account): CoppiceError {
-    this.#announce(account, 100);
+  #refusal(account: Account, caller: Caller): CoppiceError {
+    this.#announce(account, caller, 100);
     const state = this.#state(account);
     return new CoppiceError('limit_reached', describeSpent(state), {
       details: { scope: state.scope, name: state.name, period: state.period, action: state.action },
@@ -247,16 +246,27 @@ export class Budgets {
   }
 
   /** Says each level once, also over restarts. */
-  #announce(account: Account, level: Level): void {
+  #announce(account: Account, caller: Caller, level: Level): void {
     const before = levelAnnounced(account.announced, account.day);
     if (level <= before) return;
     account.announced = announcement(account.day, level);
-    this.#table.put(account.budget, account.announced);
-    const budget = this.#state(account);
-    for (const percent of [75, 90] as const)
-      if (before < percent && percent <= level && level < 100)
-        this.#emit({ type: 'budget.warning', budget, percent });
-    if (level === 100) this.#emit({ type: 'budget.exhausted', budget, action: budget.action });
+    const state = this.#state(account);
+    const { scope, name, period, action, tokens, micros, spentTokens, spentMicros } = state;
+    // Where nothing more fits before so much is spent, the end comes without a warning.
+    const spent = levelOf(spentPercent(state));
+    this.#table.put(account.budget, account.announced, () => {
+      for (const percent of [75, 90, 100] as const) {
+        if (percent <= before || percent > (percent === 100 ? level : spent)) continue;
+        this.#emit({
+          type: 'budget.threshold',
+          sandbox: caller.sandbox,
+          percent,
+          ...{ scope, name, period, action, tokens, micros },
+          spent_tokens: spentTokens,
+          spent_micros: spentMicros,
+        });
+      }
+    });
   }
 
   #wake(): void {

@@ -1,6 +1,6 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { CoppiceError, setSecretSchema } from '@coppice/protocol';
+import { CoppiceError, callerSchema, setSecretSchema } from '@coppice/protocol';
 import { z } from 'zod';
 import type { BudgetInput, BudgetKey } from '../budgets/budget.ts';
 import type { Egress } from '../egress/egress.ts';
@@ -13,6 +13,8 @@ export interface ControlParts {
   readonly egress: Egress;
   readonly models: ConfiguredModels;
   readonly secrets: Secrets;
+  /** Of the authority that sandboxes with secrets trust. */
+  readonly certificate: string;
   readonly version: string;
   /** The block of addresses that stand for names here. */
   readonly names: string;
@@ -27,6 +29,8 @@ const pageSchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(1000).default(100),
   wait_ms: z.coerce.number().int().min(0).max(30_000).default(0),
 });
+
+const feedSchema = pageSchema.extend({ epoch: z.string().max(64) });
 
 /** What the daemon asks of the gateway, at a socket that only root opens. */
 export class ControlServer {
@@ -57,7 +61,7 @@ export class ControlServer {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { egress, models, secrets, version, names, end } = this.#parts;
+    const { egress, models, secrets, certificate, version, names, end } = this.#parts;
     const url = new URL(request.url ?? '/', 'http://gateway');
     const [, subject, id, part] = url.pathname.split('/');
     const call = `${request.method} ${subject}${id === undefined ? '' : '/:id'}${part === undefined ? '' : `/${part}`}`;
@@ -72,11 +76,22 @@ export class ControlServer {
       case 'DELETE sandboxes/:id':
         egress.remove(id ?? '');
         return json(response, {});
+      case 'PUT sandboxes/:id/caller':
+        egress.setCaller(id ?? '', callerSchema.parse(await bodyOf(request)));
+        return json(response, {});
+      case 'POST sandboxes/:id/cut':
+        egress.cut(id ?? '');
+        return json(response, {});
+      case 'GET events': {
+        const { limit, wait_ms, ...position } = feedSchema.parse(Object.fromEntries(url.searchParams));
+        return json(response, await models.outbox.next(position, limit, wait_ms, request.socket));
+      }
       case 'GET sandboxes/:id/connections':
         return json(response, await this.#connections(request, id ?? '', url.searchParams));
       case 'PUT secrets/:id':
-        secrets.set(id ?? '', setSecretSchema.parse(await bodyOf(request)).value);
-        return json(response, {});
+        return json(response, setSecret(secrets, id ?? '', await bodyOf(request)));
+      case 'GET authority':
+        return json(response, { certificate });
       case 'GET secrets':
         return json(response, { items: secrets.list() });
       case 'DELETE secrets/:id':
@@ -108,6 +123,12 @@ export class ControlServer {
     return { connections: records.list(sandbox, after, limit) };
   }
 }
+
+const setSecret = (secrets: Secrets, name: string, body: unknown): object => {
+  const { value, use } = setSecretSchema.parse(body);
+  secrets.set(name, value, use);
+  return {};
+};
 
 /** As the API writes names. */
 function snakeCase(value: object): object {

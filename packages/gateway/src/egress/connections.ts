@@ -1,5 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { mayAskModels, plainName } from '@coppice/protocol';
+import type { SecretKeeper } from '../secrets/secret-keeper.ts';
 import { type Hello, longestHello, readClientHello } from './client-hello.ts';
 import { type Errand, printable } from './errand.ts';
 import { type HttpByName, looksLikeHttp } from './http-by-name.ts';
@@ -14,6 +15,7 @@ export interface ConnectionsParts {
   readonly tables: NameTables;
   readonly reach: Reach;
   readonly records: ConnectionRecords;
+  readonly keeper: SecretKeeper;
   readonly http: HttpByName;
   readonly ownAddress: string;
   readonly now: () => number;
@@ -57,10 +59,19 @@ export class Connections {
     }
   }
 
+  /** Ends all that a sandbox has open, so that nothing of it is left on either side. */
+  cut(sandbox: string): void {
+    for (const socket of this.#open.get(sandbox) ?? []) socket.resetAndDestroy();
+  }
+
   #isAllowed(policy: EgressPolicy, socket: Socket): boolean {
     if (socket.localAddress === this.#parts.ownAddress) return mayAskModels(policy.allow);
     const errand = errands.get(socket);
-    return errand !== undefined && judge(policy, errand.name, errand.port).allowed;
+    if (errand === undefined || !judge(policy, errand.name, errand.port).allowed) return false;
+    // What goes with its requests was decided when it began.
+    const { keeper } = this.#parts;
+    const isSame = policy.secrets.join() === errand.policy.secrets.join();
+    return isSame || (!keeper.keeps(errand) && !keeper.keeps({ ...errand, policy }));
   }
 
   close(): void {
@@ -79,7 +90,7 @@ export class Connections {
   }
 
   async #take(socket: Socket, port: number): Promise<void> {
-    const { policies, tables, http, ownAddress, now, records } = this.#parts;
+    const { policies, tables, http, keeper, ownAddress, now, records } = this.#parts;
     const policy = policies.of(socket.remoteAddress);
     // Not a sandbox of this home: whoever else reaches this port is told nothing.
     if (policy === undefined) return void socket.destroy();
@@ -94,9 +105,11 @@ export class Connections {
       records.refused(policy.sandbox, name, port, judgement.reason);
       return void socket.destroy();
     }
-    const opening = spoken.has(port) ? await this.#opening(socket, openingMs) : undefined;
+    const isKept = keeper.keeps(errand);
+    const opening = spoken.has(port) || isKept ? await this.#opening(socket, openingMs) : undefined;
     if (opening !== undefined && !this.#mayPass(errand, opening, socket)) return;
     if (opening?.kind === 'http') return http.serve(socket, errand);
+    if (isKept) return http.serveKept(socket, errand);
     await this.#carry(socket, errand, opening === undefined);
   }
 

@@ -1,4 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Caller, GatewayEvent } from '@coppice/protocol';
+import type { SecretKeeper } from '../secrets/secret-keeper.ts';
 import type { GatewayState } from '../state.ts';
 import { Connections } from './connections.ts';
 import { HttpByName } from './http-by-name.ts';
@@ -15,7 +17,9 @@ export interface EgressOptions {
   /** Where sandboxes find the host. */
   readonly host: string;
   readonly lookup: Lookup;
+  readonly keeper: SecretKeeper;
   readonly now: () => number;
+  readonly emit: (event: GatewayEvent) => void;
   readonly own: (request: IncomingMessage, response: ServerResponse, policy: EgressPolicy) => void;
 }
 
@@ -56,15 +60,15 @@ export class Egress {
     this.#dns = port;
   }
 
-  static async open({ state, names, host, lookup, now, own }: EgressOptions): Promise<Egress> {
+  static async open({ state, names, host, lookup, keeper, now, emit, own }: EgressOptions): Promise<Egress> {
     const block = new NameBlock(names);
     const ownAddress = block.address(ownSlot);
     const policies = new Policies(state);
     const tables = new NameTables(state, block);
     const reach = new Reach(lookup);
-    const records = new ConnectionRecords(state, now);
-    const http = new HttpByName({ reach, records, own });
-    const connections = new Connections({ policies, tables, reach, records, http, ownAddress, now });
+    const records = new ConnectionRecords(state, now, emit);
+    const http = new HttpByName({ reach, records, keeper, own });
+    const connections = new Connections({ policies, tables, reach, records, keeper, http, ownAddress, now });
     const nameServer = await NameServer.open(
       {
         policies,
@@ -95,6 +99,15 @@ export class Egress {
   set(sandbox: string, policy: EgressPolicyBody): void {
     this.#policies.set(sandbox, policy);
     this.#connections.review(sandbox, this.#policies.of(policy.address));
+  }
+
+  cut(sandbox: string): void {
+    this.#connections.cut(sandbox);
+  }
+
+  /** For whom its calls to models count from now on. */
+  setCaller(sandbox: string, caller: Caller): void {
+    this.#policies.setCaller(sandbox, caller);
   }
 
   remove(sandbox: string): void {

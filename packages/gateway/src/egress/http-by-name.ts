@@ -9,9 +9,13 @@ import {
 } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { pipeline } from 'node:stream';
+import { pipeline, type Transform } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { plainName } from '@coppice/protocol';
+import { Redactor, redactText } from '../secrets/redactor.ts';
+import { AmbiguousPath, type Cloaked, type SecretKeeper } from '../secrets/secret-keeper.ts';
 import { type Errand, printable } from './errand.ts';
+import { branchesOf, gitAsk, readPush, refusalOfPush, refused } from './git-rules.ts';
 import type { EgressPolicy } from './policies.ts';
 import { type Reach, Unreachable } from './reach.ts';
 import type { ConnectionRecords } from './records.ts';
@@ -19,6 +23,7 @@ import type { ConnectionRecords } from './records.ts';
 export interface HttpByNameParts {
   readonly reach: Reach;
   readonly records: ConnectionRecords;
+  readonly keeper: SecretKeeper;
   /** Answers what is asked of the gateway itself. */
   readonly own: (request: IncomingMessage, response: ServerResponse, policy: EgressPolicy) => void;
 }
@@ -27,6 +32,8 @@ export interface HttpByNameParts {
 interface Visit {
   readonly errand: Errand | undefined;
   readonly policy: EgressPolicy;
+  /** TLS was ended here, so that secrets can be put in. */
+  readonly isKept: boolean;
   /** Keeps the connection to the outside between requests. */
   readonly agent: Agent;
   readonly traffic: Traffic;
@@ -86,8 +93,21 @@ export class HttpByName {
     this.#server.on('clientError', (_error, socket) => socket.destroy());
   }
 
-  serve(socket: Socket, errand: Errand): void {
-    const visit = this.#receive(socket, errand.policy, errand);
+  /** A connection in TLS to a host that a secret belongs to. */
+  async serveKept(socket: Socket, errand: Errand): Promise<void> {
+    const { keeper, records } = this.#parts;
+    try {
+      this.serve(await keeper.accept(socket, errand.name), errand, true);
+    } catch (error) {
+      const { policy, name, port } = errand;
+      const reason = `${name} has a secret, and the program does not trust the gateway for it: ${(error as Error).message}`;
+      records.refused(policy.sandbox, name, port, reason);
+      socket.destroy();
+    }
+  }
+
+  serve(socket: Socket, errand: Errand, isKept = false): void {
+    const visit = this.#receive(socket, errand.policy, errand, isKept);
     const { policy, name, port, beganMs } = errand;
     socket.once('close', () => {
       const { remote, sent, received } = visit.traffic;
@@ -111,22 +131,25 @@ export class HttpByName {
     this.#receive(socket, policy, undefined);
   }
 
-  #receive(socket: Socket, policy: EgressPolicy, errand: Errand | undefined): Visit {
+  #receive(socket: Socket, policy: EgressPolicy, errand: Errand | undefined, isKept = false): Visit {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     if (errand !== undefined) {
       // Not through the agent's own way, which would look the name up itself.
       agent.createConnection = (_options, done) => {
-        this.#parts.reach.connect(errand.policy, errand.name, errand.port).then(
-          (outside) => {
+        const connecting = this.#parts.reach
+          .connect(errand.policy, errand.name, errand.port)
+          .then((outside): Socket | Promise<Socket> => {
             visit.traffic.add(outside);
-            done?.(null, outside);
-          },
+            return isKept ? this.#parts.keeper.reach(outside, errand.name) : outside;
+          });
+        connecting.then(
+          (outside) => done?.(null, outside),
           (error: Error) => done?.(error, undefined as never),
         );
         return undefined as never;
       };
     }
-    const visit: Visit = { errand, policy, agent, traffic: new Traffic() };
+    const visit: Visit = { errand, policy, isKept, agent, traffic: new Traffic() };
     this.#visits.set(socket, visit);
     this.#server.emit('connection', socket);
     return visit;
@@ -139,16 +162,31 @@ export class HttpByName {
     const { errand, agent } = visit;
     const refusal = this.#refusal(request, errand);
     if (refusal !== undefined) return refuse(response, 403, refusal);
+    const plain = { path: request.url ?? '/', headers: forwarded(request.headers) };
+    let cloaked: Cloaked | undefined;
+    try {
+      if (visit.isKept)
+        cloaked = this.#parts.keeper.cloak(errand, request.method ?? 'GET', plain.path, plain.headers);
+    } catch (error) {
+      const why =
+        error instanceof AmbiguousPath ? error.message : `the secrets of ${errand.name} cannot be used`;
+      this.#parts.records.refused(errand.policy.sandbox, errand.name, errand.port, why);
+      return refuse(response, 403, why);
+    }
+    const head = visit.isKept ? await this.#judgeGit(request, response, errand) : undefined;
+    if (head === null) return;
+    const { path, headers } = cloaked ?? plain;
     const outgoing = send({
       agent,
       host: errand.name,
       port: errand.port,
       method: request.method ?? 'GET',
-      path: request.url ?? '/',
-      headers: forwarded(request.headers),
+      path,
+      headers,
       setHost: false,
     });
     outgoing.on('response', (answer) => {
+      if (cloaked !== undefined) return uncloak(answer, response, request.method === 'HEAD', cloaked.needles);
       response.writeHead(answer.statusCode ?? 502, answer.statusMessage, forwarded(answer.headers));
       pipeline(answer, response, () => {});
     });
@@ -161,13 +199,55 @@ export class HttpByName {
     response.once('close', () => {
       if (!response.writableFinished) outgoing.destroy();
     });
+    if (head !== undefined) outgoing.write(head);
     pipeline(request, outgoing, () => {});
+  }
+
+  /** What was read of a push that is allowed; null where the request was answered with a refusal. */
+  async #judgeGit(
+    request: IncomingMessage,
+    response: ServerResponse,
+    errand: Errand,
+  ): Promise<Buffer | undefined | null> {
+    const rules = this.#parts.keeper.gitRules(errand);
+    if (rules === undefined) return undefined;
+    const { policy, name, port } = errand;
+    const ask = gitAsk(request.method ?? 'GET', request.url ?? '/');
+    const branches = ask && branchesOf(rules, ask.repository);
+    const no = (reason: string): null => {
+      this.#parts.records.refused(policy.sandbox, name, port, reason);
+      refuse(response, 403, reason);
+      return null;
+    };
+    if (ask === undefined) return no(`${name} is for git alone here`);
+    if (branches === undefined)
+      return no(`this sandbox has no rule for the repository ${printable(ask.repository)}`);
+    if (ask.kind === 'push' && branches.length === 0)
+      return no(`this sandbox may fetch ${printable(ask.repository)}, and not push to it`);
+    if (!ask.isPush) return undefined;
+    try {
+      const push = await readPush(request);
+      const refs = refused(push.refs, branches);
+      if (refs.length === 0) return push.head;
+      const sentence = `Coppice: this sandbox may push to ${branches.join(', ')} of ${ask.repository}, and not to ${refs.map(printable).join(', ')}.`;
+      this.#parts.records.refused(policy.sandbox, name, port, sentence);
+      request.resume();
+      response.writeHead(200, {
+        'content-type': 'application/x-git-receive-pack-result',
+        connection: 'close',
+      });
+      response.end(refusalOfPush(push, 'not a branch that this sandbox may push to', sentence));
+      return null;
+    } catch (error) {
+      return no((error as Error).message);
+    }
   }
 
   /** WebSockets and their like: from the answer on, bytes. */
   async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const visit = this.#visits.get(request.socket);
-    if (visit?.errand === undefined || this.#refusal(request, visit.errand) !== undefined)
+    // From the answer on nobody could look for a secret in it.
+    if (visit?.errand === undefined || visit.isKept || this.#refusal(request, visit.errand) !== undefined)
       return void socket.destroy();
     const { errand } = visit;
     try {
@@ -196,6 +276,51 @@ export class HttpByName {
     return reason;
   }
 }
+
+/** Passes an answer on without the values that went out with its request. */
+function uncloak(
+  answer: IncomingMessage,
+  response: ServerResponse,
+  isHead: boolean,
+  needles: readonly Buffer[],
+): void {
+  const status = answer.statusCode ?? 502;
+  const headers: IncomingHttpHeaders = Object.fromEntries(
+    Object.entries(forwarded(answer.headers)).map(([name, value]) => [
+      name,
+      Array.isArray(value)
+        ? value.map((each) => redactText(each, needles))
+        : redactText(value ?? '', needles),
+    ]),
+  );
+  const coding = String(headers['content-encoding'] ?? 'identity').toLowerCase();
+  const hasBody = !isHead && status !== 204 && status !== 304;
+  const decoder = hasBody ? decoders[coding] : undefined;
+  if (hasBody && coding !== 'identity' && decoder === undefined) {
+    answer.destroy();
+    refuse(
+      response,
+      502,
+      `the server answers in the coding ${printable(coding)}, in which no secret can be found`,
+    );
+    return;
+  }
+  if (decoder !== undefined) {
+    delete headers['content-encoding'];
+    delete headers['content-length'];
+  }
+  response.writeHead(status, headers);
+  const parts = [answer, ...(decoder === undefined ? [] : [decoder()]), new Redactor(needles), response];
+  pipeline(parts as [IncomingMessage, Redactor, ServerResponse], () => {});
+}
+
+/** A server may compress although it was asked not to. */
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: () => createGunzip(),
+  'x-gzip': () => createGunzip(),
+  deflate: () => createInflate(),
+  br: () => createBrotliDecompress(),
+};
 
 const forwarded = (headers: IncomingHttpHeaders): IncomingHttpHeaders => {
   const named = new Set((headers.connection ?? '').toLowerCase().split(/\s*,\s*/));

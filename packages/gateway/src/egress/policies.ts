@@ -1,5 +1,5 @@
 import { BlockList } from 'node:net';
-import { type NameRule, ownDomain, plainName, ruleFor } from '@coppice/protocol';
+import { type Caller, callerSchema, type NameRule, ownDomain, plainName, ruleFor } from '@coppice/protocol';
 import { z } from 'zod';
 import type { GatewayState } from '../state.ts';
 
@@ -16,6 +16,10 @@ export const egressPolicySchema = z.strictObject({
   deny: z.array(ruleSchema).max(4096),
   /** Addresses that it may reach anyway: a name that leads to a private address is held to these. */
   blocks: z.array(z.union([z.ipv4(), z.cidrv4()])).max(256),
+  /** Secrets that may be put into its requests. */
+  secrets: z.array(z.string().max(63)).max(256).default([]),
+  /** For whom its calls to models count. */
+  caller: callerSchema.default({}),
 });
 export type EgressPolicyBody = z.infer<typeof egressPolicySchema>;
 
@@ -42,6 +46,13 @@ export class Policies {
     this.#state.setPolicy(sandbox, JSON.stringify(body));
     this.#forget(sandbox);
     this.#keep(sandbox, body);
+  }
+
+  setCaller(sandbox: string, caller: Caller): void {
+    const before = this.#bySandbox.get(sandbox);
+    if (before === undefined) return;
+    const { sandbox: _, reachable: __, ...body } = before;
+    this.set(sandbox, { ...body, caller });
   }
 
   remove(sandbox: string): void {

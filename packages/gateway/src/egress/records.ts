@@ -1,18 +1,21 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
+import type { GatewayEvent } from '@coppice/protocol';
 import type { ConnectionRow, GatewayState } from '../state.ts';
 
 /** What was reached and what was refused, kept and told to who watches. */
 export class ConnectionRecords {
   readonly #state: GatewayState;
   readonly #now: () => number;
+  readonly #emit: (event: GatewayEvent) => void;
   readonly #told = new EventEmitter<{ row: [ConnectionRow] }>().setMaxListeners(0);
   /** When a refusal of a name was written down last, as programs that are refused ask again and again. */
   readonly #refusedAt = new Map<string, number>();
 
-  constructor(state: GatewayState, now: () => number) {
+  constructor(state: GatewayState, now: () => number, emit: (event: GatewayEvent) => void) {
     this.#state = state;
     this.#now = now;
+    this.#emit = emit;
   }
 
   add(row: Omit<ConnectionRow, 'id' | 'ended_ms'>): void {
@@ -37,6 +40,7 @@ export class ConnectionRecords {
       bytes_received: 0,
       began_ms: now,
     });
+    this.#emit({ type: 'connection.refused', sandbox, name, port, reason });
   }
 
   list(sandbox: string, after: number, limit: number): ConnectionRow[] {

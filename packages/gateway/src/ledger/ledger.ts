@@ -1,7 +1,9 @@
+import type { GatewayEventOf } from '@coppice/protocol';
 import type { Caller } from '../models/caller.ts';
 import type { DialectName } from '../models/dialect.ts';
 import { noUsage, type Usage } from '../models/usage.ts';
 import type { LedgerDatabase } from './open-ledger-file.ts';
+import { type Settlement, settledEvent } from './settlement.ts';
 
 /** What is known of a call when its request is about to leave. */
 export interface Beginning {
@@ -23,26 +25,6 @@ export interface Beginning {
   readonly priceVersion: string;
 }
 
-/**
- * `complete`: answered whole. `cancelled`: the client went away. `cut`: the upstream broke off. `failed`: the upstream
- * answered with an error. `unreachable`: it never got the request. `lost`: the gateway died meanwhile.
- */
-export type Outcome = 'complete' | 'cancelled' | 'cut' | 'failed' | 'unreachable' | 'lost';
-
-export interface Settlement {
-  readonly modelServed: string;
-  readonly usage: Usage;
-  readonly priceVersion: string;
-  /** Null where the model has no price and tokens alone are counted. */
-  readonly costMicros: number | null;
-  /** The upstream did not report the final counts. */
-  readonly estimated: boolean;
-  readonly firstByteMs: number | null;
-  readonly durationMs: number;
-  readonly status: number | null;
-  readonly outcome: Outcome;
-}
-
 export interface RecentCall {
   readonly requestBytes: number;
   readonly usage: Usage;
@@ -50,8 +32,15 @@ export interface RecentCall {
 
 interface OpenRow {
   readonly id: number;
+  readonly call: string;
+  readonly attempt: number;
   readonly at_ms: number;
+  readonly sandbox: string;
+  readonly run: string | null;
+  readonly agent: string | null;
+  readonly project: string | null;
   readonly model: string;
+  readonly upstream: string;
   readonly input_estimate: number;
   readonly output_estimate: number;
   readonly cost_estimate: number | null;
@@ -104,6 +93,11 @@ export class Ledger {
     return Number(row.lastInsertRowid);
   }
 
+  /** All that is written meanwhile is written together, or nothing of it. */
+  together<T>(work: () => T): T {
+    return this.#database.transaction(work)();
+  }
+
   settle(id: number, settlement: Settlement): void {
     const { usage, estimated, ...rest } = settlement;
     this.#settle.run({ ...rest, ...usage, id, estimated: estimated ? 1 : 0, atMs: this.#now() });
@@ -113,16 +107,16 @@ export class Ledger {
    * Settles what an earlier gateway left begun when it died, by its estimates: an upstream may have billed it. Call it
    * once at the start, before anything begins. Returns how many there were.
    */
-  recover(): number {
+  recover(tell: (event: GatewayEventOf<'model.settled'>) => void = () => {}): number {
     const open = this.#database
       .prepare(
-        `SELECT b.id, b.at_ms, b.model, b.input_estimate, b.output_estimate, b.cost_estimate, b.price_version
+        `SELECT b.id, b.call, b.attempt, b.at_ms, b.sandbox, b.run, b.agent, b.project, b.model, b.upstream, b.input_estimate, b.output_estimate, b.cost_estimate, b.price_version
          FROM begun b LEFT JOIN settled s USING (id) WHERE s.id IS NULL`,
       )
       .all() as OpenRow[];
     this.#database.transaction(() => {
-      for (const row of open)
-        this.settle(row.id, {
+      for (const row of open) {
+        const settlement: Settlement = {
           modelServed: row.model,
           usage: { ...noUsage, input: row.input_estimate, output: row.output_estimate },
           priceVersion: row.price_version,
@@ -132,7 +126,11 @@ export class Ledger {
           durationMs: Math.max(0, this.#now() - row.at_ms),
           status: null,
           outcome: 'lost',
-        });
+        };
+        this.settle(row.id, settlement);
+        const { call, attempt, sandbox, run, agent, project, model, upstream } = row;
+        tell(settledEvent({ call, attempt, sandbox, run, agent, project, model, upstream }, settlement));
+      }
     })();
     return open.length;
   }

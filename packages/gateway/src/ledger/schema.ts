@@ -66,4 +66,17 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (scope, name, period)
   ) STRICT;
   `,
+  `
+  -- What the daemon has yet to hear. Positions mean something together with the epoch alone.
+  CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
+  CREATE TABLE outbox_epoch (id INTEGER PRIMARY KEY CHECK (id = 1), epoch TEXT NOT NULL) STRICT;
+
+  -- Messages that a request of this sandbox has carried to a model.
+  CREATE TABLE sightings (
+    sandbox TEXT NOT NULL,
+    message TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (sandbox, message)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

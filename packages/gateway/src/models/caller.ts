@@ -1,7 +1,6 @@
-/** Who calls. The gateway decides it by network address and the token of the run, never by what a request says. */
-export interface Caller {
+import type { Caller as Owner } from '@coppice/protocol';
+
+/** Who calls. The gateway knows it by network address and from the daemon, never by what a request says. */
+export interface Caller extends Owner {
   readonly sandbox: string;
-  readonly run?: string;
-  readonly agent?: string;
-  readonly project?: string;
 }

@@ -1,16 +1,18 @@
 import { readFileSync, statSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { dirname } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
-import type { BudgetEvent } from '../budgets/budget.ts';
 import { Budgets } from '../budgets/budgets.ts';
+import { Outbox } from '../feed/outbox.ts';
 import { Ledger } from '../ledger/ledger.ts';
 import { type LedgerDatabase, openLedgerFile } from '../ledger/open-ledger-file.ts';
 import { Prices } from '../prices/prices.ts';
 import { Recordings } from '../recordings/recordings.ts';
+import { Scripts } from '../recordings/scripted/scripts.ts';
 import type { Secrets } from '../secrets/secrets.ts';
 import type { Caller } from './caller.ts';
-import type { ModelEvent } from './events.ts';
+import { Sightings } from './message-markers.ts';
 import { ModelGateway } from './model-gateway.ts';
 import { modelsConfigSchema, Upstreams } from './upstreams.ts';
 
@@ -19,7 +21,6 @@ export interface ConfiguredModelsParts {
   readonly file: string;
   readonly ledgerFile: string;
   readonly secrets: Secrets;
-  readonly emit: (event: ModelEvent | BudgetEvent) => void;
 }
 
 const fileSchema = modelsConfigSchema.extend({
@@ -47,8 +48,11 @@ const nothing = { upstreams: [] };
 export class ConfiguredModels {
   readonly database: LedgerDatabase;
   readonly budgets: Budgets;
+  readonly outbox: Outbox;
   readonly #parts: ConfiguredModelsParts;
   readonly #ledger: Ledger;
+  readonly #sightings: Sightings;
+  readonly #scripts: Scripts;
   #version = '';
   #gateway: ModelGateway | CoppiceError;
 
@@ -56,8 +60,11 @@ export class ConfiguredModels {
     this.#parts = parts;
     this.database = openLedgerFile(parts.ledgerFile);
     this.#ledger = new Ledger(this.database);
-    this.#ledger.recover();
-    this.budgets = new Budgets(this.database, { emit: parts.emit });
+    this.outbox = new Outbox(this.database);
+    this.#ledger.recover((event) => this.outbox.post(event));
+    this.budgets = new Budgets(this.database, { emit: (event) => this.outbox.post(event) });
+    this.#sightings = new Sightings(this.database);
+    this.#scripts = new Scripts(dirname(parts.file));
     this.#gateway = this.#make(nothing);
   }
 
@@ -101,7 +108,9 @@ export class ConfiguredModels {
       prices: new Prices({ unknown: unknown_models, ...(prices === undefined ? {} : { file: prices }) }),
       upstreams: new Upstreams(models),
       keyOf: async (name) => this.#parts.secrets.value(name),
-      emit: this.#parts.emit,
+      emit: (event) => this.outbox.post(event),
+      sightings: this.#sightings,
+      scripts: this.#scripts,
       ...(recordings === undefined ? {} : { recordings: new Recordings(recordings) }),
     });
   }

@@ -22,6 +22,8 @@ export interface ModelRequest {
   readonly answers?: number;
   /** The vendor takes no smaller limit with this request. */
   readonly leastOutput?: number;
+  /** It offers tools: a step of an agent's work, and no title or suggestion beside it. */
+  readonly hasTools: boolean;
 }
 
 /** Fields of a request by name, as the scanner found them. */

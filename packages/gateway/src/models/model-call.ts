@@ -1,19 +1,22 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, type GatewayEvent } from '@coppice/protocol';
 import type { Budgets } from '../budgets/budgets.ts';
-import type { Ledger, Outcome } from '../ledger/ledger.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { type OfCall, type Outcome, settledEvent } from '../ledger/settlement.ts';
 import type { Price, Prices } from '../prices/prices.ts';
 import type { Recordings } from '../recordings/recordings.ts';
+import type { PlayedStep } from '../recordings/scripted/script-player.ts';
+import type { Scripts } from '../recordings/scripted/scripts.ts';
 import { AnswerReader } from './answer-reader.ts';
 import type { Caller } from './caller.ts';
 import type { Asked, Changes, Dialect, ModelRequest, RequestFields } from './dialect.ts';
 import { applyEdits } from './dialects/fields.ts';
 import { EventFilter } from './event-filter.ts';
-import type { ModelEvent } from './events.ts';
 import type { RunHabits } from './habits.ts';
 import { toClient, toUpstream } from './headers.ts';
+import { messagesIn, type Sightings } from './message-markers.ts';
 import { type Answer, type RelayEnd, relay } from './relay.ts';
 import type { RequestBody } from './request-body.ts';
 import { sendError } from './send-error.ts';
@@ -28,9 +31,11 @@ export interface CallParts {
   readonly upstreams: Upstreams;
   readonly connections: UpstreamConnections;
   readonly recordings?: Recordings;
+  readonly scripts: Scripts;
   readonly habits: RunHabits;
+  readonly sightings: Sightings;
   keyOf(secretName: string): Promise<string>;
-  emit(event: ModelEvent): void;
+  emit(event: GatewayEvent): void;
   now(): number;
 }
 
@@ -68,7 +73,8 @@ const replayUpstream: Upstream = {
   first_byte_timeout_s: 3_600,
   stall_timeout_s: 3_600,
 };
-const replayPrice: Price = { micros: 0, version: 'replay' };
+/** Nobody is asked, so nobody charges. */
+const free = (version: string): Price => ({ micros: 0, version });
 
 /** What an answer can have where the request does not say: the longest that a vendor gives. */
 const longestAnswer = 128_000;
@@ -169,7 +175,7 @@ export class ModelCall {
       const answer = where.replay ?? (await this.#send(upstream, key, changes));
       isSent = true;
       if (attempt.id !== undefined)
-        this.#parts.emit({ type: 'model.first_byte', ...attempt.about, afterMs: attempt.elapsedMs() });
+        this.#parts.emit({ type: 'model.first_byte', ...attempt.about, after_ms: attempt.elapsedMs() });
       if (answer.status < 200 || answer.status > 299) return await this.#failed(attempt, where, answer);
       await this.#passOn(attempt, upstream, answer, Object.values(key));
       return { done: true };
@@ -185,6 +191,8 @@ export class ModelCall {
   async #send(upstream: Upstream, key: Readonly<Record<string, string>>, changes: Changes): Promise<Answer> {
     const { dialect, request, fields, body, path } = this.#question;
     const bytes = applyEdits(body.bytes, dialect.edits(fields, request, changes));
+    if (upstream.script !== undefined)
+      return this.#perform(upstream.script, dialect.path(path, changes), bytes);
     const answer = await this.#parts.connections.send({
       url: this.#parts.upstreams.baseUrl(upstream) + dialect.path(path, changes),
       headers: toUpstream(this.#incoming, key, bytes.length),
@@ -198,6 +206,24 @@ export class ModelCall {
       contentType: String(answer.headers['content-type'] ?? ''),
       retryAfterMs: retryAfterMs(answer, this.#parts.now()),
       body: answer,
+    };
+  }
+
+  /** Answers from a script. What is wrong with it is for whoever wrote it, so it is said. */
+  async #perform(script: string, path: string, body: Buffer): Promise<Answer> {
+    let played: PlayedStep | undefined;
+    try {
+      played = await this.#parts.scripts.of(script).answer(path, body.toString('utf8'), this.#gone.signal);
+    } catch (error) {
+      throw new NoAnswer((error as Error).message, true, error);
+    }
+    if (played === undefined) throw new NoAnswer('no script answers this', true);
+    return {
+      status: played.status,
+      headers: { ...played.headers, 'x-coppice-call': this.#id },
+      contentType: played.headers['content-type'] ?? '',
+      retryAfterMs: Number(played.headers['retry-after'] ?? 0.5) * 1_000,
+      body: played.body,
     };
   }
 
@@ -240,7 +266,8 @@ export class ModelCall {
       save();
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      this.#parts.emit({ type: 'recording.failed', call: this.#id, caller: this.#question.caller, message });
+      const { sandbox } = this.#question.caller;
+      this.#parts.emit({ type: 'recording.failed', call: this.#id, sandbox, message });
     }
   }
 
@@ -261,14 +288,16 @@ export class ModelCall {
     upstream: Upstream,
   ): Promise<{ attempt: Attempt; maxOutput: number | undefined }> {
     const { caller, dialect, request, body, asked } = this.#question;
-    const { habits, ledger, budgets, upstreams, emit } = this.#parts;
-    const about = { call: this.#id, caller, model, upstream: upstream.name };
-    const vendor = upstreams.vendor(upstream);
+    const { habits, ledger, budgets, upstreams } = this.#parts;
+    this.#attempts += 1;
+    const about = { ...this.#about(), model, upstream: upstream.name };
+    const vendor = upstreams.vendor(upstream, dialect.name);
     const inputEstimate = habits.inputEstimate(caller, body.length);
     const start = (id: number | undefined): Attempt => {
       const began = performance.now();
       const elapsedMs = (): number => Math.round(performance.now() - began);
-      return { id, about, vendor, inputEstimate, isSettled: false, elapsedMs };
+      const isScript = upstream.kind === 'script';
+      return { id, about, vendor, isScript, inputEstimate, isSettled: false, elapsedMs };
     };
     if (asked.purpose === 'count') return { attempt: start(undefined), maxOutput: undefined };
     const answers = Math.max(1, request.answers ?? 1);
@@ -276,13 +305,12 @@ export class ModelCall {
     const asks = (request.maxOutput ?? longestAnswer) * answers;
     const priceOf = (output: number): Price | undefined =>
       upstream === replayUpstream
-        ? replayPrice
-        : this.#price(model, vendor, { ...noUsage, input: inputEstimate, output });
+        ? free('replay')
+        : this.#price(model, upstream, vendor, { ...noUsage, input: inputEstimate, output });
     const inputPrice = priceOf(0);
     const millionOutputs = priceOf(1_000_000);
     const outputEstimate = Math.min(usualOutput, asks);
     let granted = asks;
-    this.#attempts += 1;
     const id = await budgets.reserve(
       {
         caller,
@@ -297,32 +325,51 @@ export class ModelCall {
       },
       (grant) => {
         granted = grant.maxOutput;
-        return ledger.begin({
-          call: this.#id,
-          attempt: this.#attempts,
-          caller,
-          dialect: dialect.name,
-          modelAsked: request.model,
-          model,
-          upstream: upstream.name,
-          requestBytes: body.length,
-          inputEstimate,
-          outputEstimate,
-          costEstimate: priceOf(outputEstimate)?.micros ?? null,
-          heldTokens: grant.heldTokens,
-          heldMicros: grant.heldMicros,
-          priceVersion: inputPrice?.version ?? 'none',
+        return ledger.together(() => {
+          this.#tellRequest(about);
+          return ledger.begin({
+            call: this.#id,
+            attempt: this.#attempts,
+            caller,
+            dialect: dialect.name,
+            modelAsked: request.model,
+            model,
+            upstream: upstream.name,
+            requestBytes: body.length,
+            inputEstimate,
+            outputEstimate,
+            costEstimate: priceOf(outputEstimate)?.micros ?? null,
+            heldTokens: grant.heldTokens,
+            heldMicros: grant.heldMicros,
+            priceVersion: inputPrice?.version ?? 'none',
+          });
         });
       },
       this.#gone.signal,
     );
-    emit({ type: 'model.request', dialect: dialect.name, ...about });
     return { attempt: start(id), maxOutput: granted < asks ? Math.floor(granted / answers) : undefined };
   }
 
-  #price(model: string, vendor: string | undefined, usage: Usage): Price | undefined {
+  #about(): Omit<OfCall, 'model' | 'upstream'> {
+    const { sandbox, run = null, agent = null, project = null } = this.#question.caller;
+    return { sandbox, run, agent, project, call: this.#id, attempt: this.#attempts };
+  }
+
+  /** With the messages that it carries: that a request of an agent at work holds them shows that they have arrived. */
+  #tellRequest(about: OfCall): void {
+    const { dialect, request, body } = this.#question;
+    const { sightings, emit } = this.#parts;
+    const tools = request.hasTools;
+    const messages = tools ? messagesIn(body.bytes) : [];
+    const fresh = sightings.add(about.sandbox, messages);
+    emit({ type: 'model.request', ...about, dialect: dialect.name, tools, messages, new_messages: fresh });
+  }
+
+  #price(model: string, upstream: Upstream, vendor: string | undefined, usage: Usage): Price | undefined {
     const { prices, now } = this.#parts;
-    const price = prices.price({ model, vendor, usage, atMs: now() });
+    const price =
+      prices.price({ model, vendor, usage, atMs: now() }) ??
+      (upstream.kind === 'script' ? free('script') : undefined);
     if (price === undefined && prices.unknown === 'refuse')
       throw new CoppiceError('forbidden', `the price of the model ${model} is not known`, {
         hint: 'Add it to the file of prices, or count tokens alone for such models.',
@@ -430,23 +477,27 @@ export class ModelCall {
     if (attempt.id === undefined || attempt.isSettled) return;
     attempt.isSettled = true;
     const { prices, ledger, budgets, emit } = this.#parts;
+    const id = attempt.id;
     const question = { vendor: attempt.vendor, usage: what.usage, atMs: this.#parts.now() };
     // The name that the upstream answers with may be one that nobody knows; then the one asked for counts.
     const price =
       attempt.about.upstream === replayUpstream.name
-        ? replayPrice
+        ? free('replay')
         : (prices.price({ ...question, model: what.modelServed }) ??
-          prices.price({ ...question, model: attempt.about.model }));
+          prices.price({ ...question, model: attempt.about.model }) ??
+          (attempt.isScript ? free('script') : undefined));
     const costMicros = price?.micros ?? null;
-    ledger.settle(attempt.id, {
+    const settlement = {
       ...what,
       priceVersion: price?.version ?? 'none',
       costMicros,
       durationMs: attempt.elapsedMs(),
+    };
+    ledger.together(() => {
+      ledger.settle(id, settlement);
+      emit(settledEvent(attempt.about, settlement));
+      budgets.settle(id, inputOf(what.usage) + what.usage.output, costMicros ?? 0);
     });
-    const { usage, estimated, outcome } = what;
-    budgets.settle(attempt.id, inputOf(usage) + usage.output, costMicros ?? 0);
-    emit({ type: 'model.settled', ...attempt.about, outcome, usage, costMicros, estimated });
   }
 
   /** Says whether somebody still waits for the answer. */
@@ -463,13 +514,9 @@ export class ModelCall {
 interface Attempt {
   /** In the ledger; undefined for what costs nothing. */
   readonly id: number | undefined;
-  readonly about: {
-    readonly call: string;
-    readonly caller: Caller;
-    readonly model: string;
-    readonly upstream: string;
-  };
+  readonly about: OfCall;
   readonly vendor: string | undefined;
+  readonly isScript: boolean;
   readonly inputEstimate: number;
   isSettled: boolean;
   elapsedMs(): number;

@@ -1,9 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { GatewayEvent } from '@coppice/protocol';
 import { CoppiceError, type ErrorCode, errorKinds as errorTable } from '@coppice/protocol/errors';
 import type { Budgets } from '../budgets/budgets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Prices } from '../prices/prices.ts';
 import type { Recordings } from '../recordings/recordings.ts';
+import { Scripts } from '../recordings/scripted/scripts.ts';
 import { BodyRoom } from './body-room.ts';
 import type { Caller } from './caller.ts';
 import type { Dialect, ErrorKind } from './dialect.ts';
@@ -11,8 +13,8 @@ import { anthropic } from './dialects/anthropic.ts';
 import { gemini } from './dialects/gemini.ts';
 import { dialects } from './dialects/index.ts';
 import { openaiChat } from './dialects/openai-chat.ts';
-import type { ModelEvent } from './events.ts';
 import { RunHabits } from './habits.ts';
+import type { Sightings } from './message-markers.ts';
 import { type CallParts, ModelCall } from './model-call.ts';
 import { modelListAnswer } from './model-list.ts';
 import { findFields, RequestBody } from './request-body.ts';
@@ -27,9 +29,12 @@ export interface GatewayParts {
   readonly upstreams: Upstreams;
   /** Keeps answers, or gives them instead of upstreams. */
   readonly recordings?: Recordings;
+  /** What upstreams of the kind `script` say. */
+  readonly scripts?: Scripts;
   /** The key of an upstream, by the name of its secret. */
   keyOf(secretName: string): Promise<string>;
-  emit(event: ModelEvent): void;
+  readonly sightings: Sightings;
+  emit(event: GatewayEvent): void;
   readonly limits?: Partial<GatewayLimits>;
   now?(): number;
 }
@@ -76,6 +81,7 @@ export class ModelGateway {
       keyOf: (name) => parts.keyOf(name),
       emit: (event) => parts.emit(event),
       now: parts.now ?? Date.now,
+      scripts: parts.scripts ?? new Scripts('.'),
       habits: new RunHabits(parts.ledger),
       connections: new UpstreamConnections(),
     };
@@ -157,7 +163,9 @@ export class ModelGateway {
     const kind = (known && errorKinds[known.code]) ?? 'upstream';
     // The text of an error that is not ours may say too much.
     const message = known === undefined ? 'the gateway failed' : sentence(known);
-    this.#parts.emit({ type: 'model.refused', caller, reason: known?.code ?? 'internal', message });
+    const { sandbox, run = null, agent = null, project = null } = caller;
+    const reason = known?.code ?? 'internal';
+    this.#parts.emit({ type: 'model.refused', sandbox, run, agent, project, reason, message });
     if (!response.headersSent) response.setHeader('connection', 'close'); // what is left of the request is not read
     sendError(dialect, response, kind, message);
   }

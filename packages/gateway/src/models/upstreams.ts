@@ -9,18 +9,33 @@ const kinds = {
   anthropic: { url: 'https://api.anthropic.com', dialects: ['anthropic'], vendor: 'anthropic' },
   openai: { url: 'https://api.openai.com', dialects: ['openai-responses', 'openai-chat'], vendor: 'openai' },
   google: { url: 'https://generativelanguage.googleapis.com', dialects: ['gemini'], vendor: 'google' },
+  /** Says what a file tells it to, in every format, and asks nobody. */
+  script: {
+    url: 'script:',
+    dialects: ['anthropic', 'openai-responses', 'openai-chat', 'gemini'],
+    vendor: undefined,
+  },
   'openai-compatible': { url: undefined, dialects: ['openai-chat', 'openai-responses'], vendor: undefined },
 } as const satisfies Record<
   string,
   { url: string | undefined; dialects: readonly DialectName[]; vendor: string | undefined }
 >;
 
+const vendorOfDialect: Readonly<Record<DialectName, string>> = {
+  anthropic: 'anthropic',
+  'openai-responses': 'openai',
+  'openai-chat': 'openai',
+  gemini: 'google',
+};
+
 const name = z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/, 'lower-case letters, digits and dashes');
 const pattern = z.string().min(1).max(200);
 
 const upstreamSchema = z.strictObject({
   name,
-  kind: z.enum(['anthropic', 'openai', 'google', 'openai-compatible']),
+  kind: z.enum(['anthropic', 'openai', 'google', 'openai-compatible', 'script']),
+  /** The file with its answers, for the kind `script`; from the directory of models.json on. */
+  script: z.string().min(1).optional(),
   /** Where it is, without `/v1`. The vendors' own addresses are known. */
   url: z.url({ protocol: /^https?$/ }).optional(),
   /** The name of the secret that holds its key. Without one, no key is sent. */
@@ -86,7 +101,14 @@ export class Upstreams {
     for (const [index, one] of names.entries())
       if (names.indexOf(one) !== index)
         throw new CoppiceError('invalid_argument', `the configuration of models has two upstreams ${one}`);
-    for (const upstream of this.#config.upstreams) this.baseUrl(upstream);
+    for (const upstream of this.#config.upstreams) {
+      this.baseUrl(upstream);
+      if ((upstream.kind === 'script') !== (upstream.script !== undefined))
+        throw new CoppiceError(
+          'invalid_argument',
+          `the upstream ${upstream.name}: a file in \`script\` and the kind \`script\` go together`,
+        );
+    }
   }
 
   choose(dialect: DialectName, asked: string, caller: Caller): Choice {
@@ -124,9 +146,10 @@ export class Upstreams {
     return [...new Set([...Object.keys(policy.aliases), ...allowed])];
   }
 
-  /** As the package of prices calls it. */
-  vendor(upstream: Upstream): string | undefined {
-    return upstream.prices ?? kinds[upstream.kind].vendor;
+  /** As the package of prices calls it. A script speaks for the vendor of the format that it is asked in. */
+  vendor(upstream: Upstream, dialect?: DialectName): string | undefined {
+    const spoken = upstream.kind === 'script' && dialect !== undefined ? vendorOfDialect[dialect] : undefined;
+    return upstream.prices ?? kinds[upstream.kind].vendor ?? spoken;
   }
 
   baseUrl(upstream: Upstream): string {

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, type Secret, type SecretUse, secretUseSchema } from '@coppice/protocol';
 import type { GatewayState } from '../state.ts';
 
 const keyBytes = 32;
@@ -11,19 +11,28 @@ const tagBytes = 16;
 export class Secrets {
   readonly #state: GatewayState;
   readonly #key: Buffer;
+  readonly #uses = new Map<string, SecretUse>();
 
   constructor(state: GatewayState, keyFile: string) {
     this.#state = state;
     this.#key = openKey(keyFile);
+    for (const { name, body } of state.secretUses())
+      this.#uses.set(name, secretUseSchema.parse(JSON.parse(body)));
   }
 
-  set(name: string, value: string): void {
+  /** Where `use` is left out, it is put where it was before. */
+  set(name: string, value: string, use?: SecretUse | null): void {
+    if (use === undefined && value.length < 8 && this.#uses.has(name))
+      throw new CoppiceError('invalid_argument', `a value of ${name} must have 8 characters at least`);
     const nonce = randomBytes(nonceBytes);
     const cipher = createCipheriv('aes-256-gcm', this.#key, nonce);
     // Sealed with its name: a value cannot be put under another one.
     cipher.setAAD(Buffer.from(name));
     const sealed = Buffer.concat([nonce, cipher.update(value, 'utf8'), cipher.final(), cipher.getAuthTag()]);
-    this.#state.setSecret(name, sealed, Date.now());
+    const body = use === undefined || use === null ? use : JSON.stringify(use);
+    this.#state.setSecret(name, sealed, Date.now(), body);
+    if (use === null) this.#uses.delete(name);
+    else if (use !== undefined) this.#uses.set(name, use);
   }
 
   value(name: string): string {
@@ -47,13 +56,21 @@ export class Secrets {
     }
   }
 
-  list(): { name: string; changed_ms: number }[] {
-    return this.#state.secretNames();
+  /** Undefined where it is put into no request of sandboxes. */
+  useOf(name: string): SecretUse | undefined {
+    return this.#uses.get(name);
+  }
+
+  list(): Secret[] {
+    return this.#state
+      .secretNames()
+      .map((secret) => ({ ...secret, use: this.#uses.get(secret.name) ?? null }));
   }
 
   remove(name: string): void {
     if (!this.#state.removeSecret(name))
       throw new CoppiceError('not_found', `the gateway has no secret ${name}`);
+    this.#uses.delete(name);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { MachineLimits, MachineUsage } from '../driver.ts';
+import type { MachineLimits, MachineRefusals, MachineUsage } from '../driver.ts';
 
 /** A file of a cgroup and what to write to it. */
 export interface CgroupSetting {
@@ -20,6 +20,7 @@ export interface CgroupHierarchy {
   /** Applies them to a group that runs already. */
   change(group: string, limits: MachineLimits): void;
   /** Only what the controllers here can tell. */
+  refusals(group: string): Partial<MachineRefusals>;
   usage(group: string): Partial<MachineUsage>;
 }
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
-import type { MachineLimits, MachineUsage } from '../driver.ts';
+import type { MachineLimits, MachineRefusals, MachineUsage } from '../driver.ts';
 import {
   makeCgroup,
   memoryInUse,
@@ -70,6 +70,17 @@ export class CgroupV1 implements CgroupHierarchy {
     writeAllOrNone(memory, limits.memoryBytes);
     for (const { file, value } of [...this.#cpu(group, limits), ...this.#pids(group, limits)])
       writeCgroupFile(file, value);
+  }
+
+  refusals(group: string): Partial<MachineRefusals> {
+    const memory = this.#in('memory', group);
+    const pids = this.#in('pids', group);
+    return {
+      ...(memory === undefined
+        ? {}
+        : { oomKills: readCgroupNumber(join(memory, 'memory.oom_control'), 'oom_kill') }),
+      ...(pids === undefined ? {} : { pidsRefused: readCgroupNumber(join(pids, 'pids.events'), 'max') }),
+    };
   }
 
   usage(group: string): Partial<MachineUsage> {

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { MachineLimits, MachineUsage } from '../driver.ts';
+import type { MachineLimits, MachineRefusals, MachineUsage } from '../driver.ts';
 import {
   makeCgroup,
   memoryInUse,
@@ -68,6 +68,18 @@ export class CgroupV2 implements CgroupHierarchy {
     // Version 2 would take the limit and kill; version 1 refuses, and so does this.
     if ((this.usage(group).memoryBytes ?? 0) > limits.memoryBytes) throw memoryInUse(limits.memoryBytes);
     for (const { file, value } of this.settings(group, limits)) writeCgroupFile(file, value);
+  }
+
+  refusals(group: string): Partial<MachineRefusals> {
+    const directory = join(this.#mount, group);
+    return {
+      ...(this.#controllers.has('memory')
+        ? { oomKills: readCgroupNumber(join(directory, 'memory.events'), 'oom_kill') }
+        : {}),
+      ...(this.#controllers.has('pids')
+        ? { pidsRefused: readCgroupNumber(join(directory, 'pids.events'), 'max') }
+        : {}),
+    };
   }
 
   usage(group: string): Partial<MachineUsage> {

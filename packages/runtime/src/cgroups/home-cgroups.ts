@@ -9,6 +9,13 @@ import { CgroupV2, FreezerV2 } from './cgroup-v2.ts';
 import { SandboxCgroup } from './sandbox-cgroup.ts';
 
 const limiting = ['cpu', 'memory', 'pids'] as const;
+/** In version 1 the JVM heeds no limit unless it finds these as well. */
+const alsoShown = ['cpuset', 'cpuacct'] as const;
+
+interface HomeCgroupsOptions {
+  readonly mounts?: CgroupMounts;
+  readonly shows?: boolean;
+}
 
 /** The cgroups of one home: `<parent>/<sandbox id>` in every hierarchy that a limit or the freezer needs. */
 export class HomeCgroups {
@@ -16,15 +23,19 @@ export class HomeCgroups {
   readonly #v1: CgroupV1 | null;
   readonly #v2: CgroupV2 | null;
   readonly #freezer: CgroupFreezer;
+  /** What sandboxes may see of their own groups, as options of a mount: hierarchies of version 1, or `v2`. */
+  readonly shown: readonly string[];
 
-  constructor(parent: string, mounts: CgroupMounts = readCgroupMounts()) {
+  /** `shows`: its sandboxes have the filesystem of their cgroups, and so a group of their own in all that programs look for. */
+  constructor(parent: string, { mounts = readCgroupMounts(), shows = false }: HomeCgroupsOptions = {}) {
     this.#parent = parent;
     const available = mounts.v2 === null ? [] : readControllers(mounts.v2);
     const inV2 = new Set(limiting.filter((controller) => available.includes(controller)));
     // Time is accounted and freezing done by version 2 wherever it is mounted, even without a controller.
     const wanted = mounts.v2 === null ? [...limiting, 'cpuacct', 'freezer'] : [...limiting];
+    const more = shows && !inV2.has('memory') ? alsoShown : [];
     const inV1 = new Map(
-      wanted.flatMap((controller) => {
+      [...wanted, ...more].flatMap((controller) => {
         const mount = mounts.v1.get(controller);
         return mount === undefined || inV2.has(controller as (typeof limiting)[number])
           ? []
@@ -45,6 +56,7 @@ export class HomeCgroups {
     }
     this.#v1 = inV1.size > 0 ? new CgroupV1(inV1) : null;
     this.#v2 = mounts.v2 === null ? null : new CgroupV2(mounts.v2, inV2);
+    this.shown = inV2.has('memory') ? ['v2'] : sharedHierarchies(mounts, new Set(inV1.values()));
     this.#freezer = mounts.v2 === null ? new FreezerV1(inV1.get('freezer')!) : new FreezerV2(mounts.v2);
   }
 
@@ -93,6 +105,17 @@ export class HomeCgroups {
     return this.#hierarchies().flatMap((hierarchy) => hierarchy.directories(this.#parent));
   }
 }
+
+/** All controllers of each mount: the kernel takes none of them alone. */
+function sharedHierarchies({ v1 }: CgroupMounts, used: ReadonlySet<string>): string[] {
+  return [...used].map((mount) =>
+    [...v1]
+      .flatMap(([name, place]) => (place === mount && !notControllers.has(name) ? [name] : []))
+      .join(','),
+  );
+}
+
+const notControllers = new Set(['rw', 'ro', 'xattr', 'clone_children', 'noprefix']);
 
 function readCgroupMounts(): CgroupMounts {
   return parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8'));

@@ -1,7 +1,9 @@
 import { rmdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
-import type { MachineLimits, MachineUsage } from '../driver.ts';
+import type { MachineLimits, MachineRefusals, MachineUsage } from '../driver.ts';
 import type { CgroupFreezer, CgroupHierarchy, CgroupSetting } from './cgroup-hierarchy.ts';
+import { killListed } from './signal-all.ts';
 import { until } from './until.ts';
 
 const removeDeadlineMs = 30_000;
@@ -38,9 +40,21 @@ export class SandboxCgroup {
     for (const hierarchy of this.#hierarchies) hierarchy.change(this.#path, limits);
   }
 
+  refusals(): MachineRefusals {
+    const nothing: MachineRefusals = { oomKills: 0, pidsRefused: 0 };
+    return Object.assign(nothing, ...this.#hierarchies.map((hierarchy) => hierarchy.refusals(this.#path)));
+  }
+
   usage(): MachineUsage {
     const nothing: MachineUsage = { memoryBytes: 0, cpuUsec: 0, pids: 0, oomKills: 0 };
     return Object.assign(nothing, ...this.#hierarchies.map((hierarchy) => hierarchy.usage(this.#path)));
+  }
+
+  /** Names every thread in it. */
+  get tasksFile(): string {
+    return this.v2Directory === null
+      ? join(this.directories[0]!, 'tasks')
+      : join(this.v2Directory, 'cgroup.threads');
   }
 
   get freezerDirectory(): string {
@@ -75,8 +89,11 @@ function removed(directory: string): boolean {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'ENOENT') return true;
-    // A process that has been killed may still be on its way out.
-    if (code === 'EBUSY') return false;
+    // A process that has been killed may still be on its way out, or one that was just being started may have come in since.
+    if (code === 'EBUSY') {
+      killListed(join(directory, 'cgroup.procs'));
+      return false;
+    }
     throw new CoppiceError('internal', `removing the cgroup ${directory} failed with ${code}`, {
       cause: error,
     });

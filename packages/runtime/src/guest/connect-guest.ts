@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { CoppiceError } from '@coppice/protocol';
+import { type Bounds, unlessGivenUp } from '../programs/unless-given-up.ts';
 import type { Guest } from './guest.ts';
 import { GuestClient } from './guest-client.ts';
 import { GuestLink, type GuestLinkOptions } from './guest-link.ts';
@@ -42,4 +43,18 @@ export const connectGuest = async (socketPath: string, options: GuestLinkOptions
     });
   }
   return new GuestClient(await GuestLink.open(socket, options));
+};
+
+/** A link that nobody wants any more when it stands is closed. */
+export const connectUnlessGivenUp = async (connect: () => Promise<Guest>, bounds: Bounds): Promise<Guest> => {
+  const connecting = connect();
+  try {
+    return await unlessGivenUp('the connection to the agent of the sandbox', connecting, bounds);
+  } catch (error) {
+    connecting.then(
+      (guest) => guest.close(),
+      () => {},
+    );
+    throw error;
+  }
 };

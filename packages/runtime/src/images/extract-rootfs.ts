@@ -6,6 +6,7 @@ import { extract, type Header } from 'tar-stream';
 import { mountPlaces } from '../machine/mount-places.ts';
 import { type ArchiveFormat, asRefusal, type OpenedArchive, openArchive } from './archive-format.ts';
 import { checkSymlinkTarget, parseEntryPath, unsafe } from './entry-path.ts';
+import { hostsLink } from './host-etc.ts';
 import type { BuildOptions } from './image.ts';
 import { type EntryAttributes, RootfsWriter } from './rootfs-writer.ts';
 
@@ -133,7 +134,10 @@ class Extraction {
     // Every sandbox has these; an archive made of a running system often lacks them.
     for (const name of ['dev', 'proc', 'sys', 'run', 'etc']) this.#ensure(name, fresh(0o755, 0));
     this.#ensure('tmp', fresh(0o1777, 0));
-    this.#ensure('workspace', fresh(0o755, 1000));
+    this.#ensure('workspace', fresh(0o755, 0));
+    const [hosts, target] = hostsLink;
+    if (this.#writer.kindOf('etc') === 'directory' && this.#writer.kindOf(hosts) === undefined)
+      this.#writer.symlink(hosts, target, fresh(0o777, 0));
     this.#writer.finish();
     if (this.#withXattrs > 0) {
       this.warnings.push(

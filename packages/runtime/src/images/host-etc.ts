@@ -53,7 +53,6 @@ export const synthesisedFiles: readonly SynthesisedFile[] = [
   // `*` never matches a password: the accounts are entered by the guest agent, not by logging in.
   { path: 'etc/shadow', mode: 0o640, text: lines(accounts.map(([name]) => `${name}:*:19000:0:99999:7:::`)) },
   { path: 'etc/gshadow', mode: 0o640, text: lines(systemGroups.map(([name]) => `${name}:*::`)) },
-  { path: 'etc/hosts', mode: 0o644, text: '127.0.0.1 localhost\n127.0.1.1 sandbox\n' },
   {
     path: 'etc/resolv.conf',
     mode: 0o644,
@@ -62,6 +61,8 @@ export const synthesisedFiles: readonly SynthesisedFile[] = [
       '# Public resolvers, used where the network policy of the sandbox lets them be reached.',
       'nameserver 1.1.1.1',
       'nameserver 9.9.9.9',
+      // The kernel of the host answers few refusals in a second; the rest is waited for.
+      'options timeout:2',
     ]),
   },
   {
@@ -132,7 +133,7 @@ export const synthesisedDirectories: readonly SynthesisedDirectory[] = [
   directory('tmp', 0o1777),
   directory('root', 0o700),
   directory('home/user', 0o755, 1000),
-  directory('workspace', 0o755, 1000),
+  directory('workspace'),
   ...['cache', 'lib', 'log', 'mail', 'opt', 'spool'].map((name) => directory(`var/${name}`)),
   directory('var/tmp', 0o1777),
   ...['bin', 'etc', 'games', 'include', 'lib', 'sbin', 'share', 'src'].map((name) =>
@@ -145,8 +146,12 @@ export const synthesisedDirectories: readonly SynthesisedDirectory[] = [
 /** Each sandbox its own name, a fork too, and no file that differs between them. */
 export const hostnameLink = ['etc/hostname', '/proc/sys/kernel/hostname'] as const;
 
+/** Where the agent of a sandbox keeps what it is called, and the gateway: it changes with a fork or a rename, and no snapshot holds it. */
+export const hostsLink = ['etc/hosts', '/run/coppice/hosts'] as const;
+
 export const synthesisedLinks: readonly (readonly [path: string, target: string])[] = [
   hostnameLink,
+  hostsLink,
   ['etc/localtime', '/usr/share/zoneinfo/Etc/UTC'],
   ['etc/os-release', '../usr/lib/os-release'],
   ['etc/mtab', '/proc/mounts'],

@@ -28,7 +28,7 @@ export interface HostRootfsOptions extends BuildOptions {
 }
 
 /** Grows when the layout changes, so that whoever keeps a built one knows that it is of another kind. */
-export const hostRootfsVersion = 3;
+export const hostRootfsVersion = 4;
 
 /**
  * `local` and `etc` are where a machine's owner puts scripts and configuration of their own; the others are large

@@ -1,6 +1,7 @@
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+import { runProgram } from '../programs/run-program.ts';
 import type { Image } from './image.ts';
 import { describeDocument, parseImageConfig, parseManifest } from './oci/image-manifest.ts';
 import type { ImageDocuments } from './oci/pull-image.ts';
@@ -33,9 +34,13 @@ export class ImageDirectory {
     return building;
   }
 
+  /** Its files, and the layers that it stands on, are on the disk before it is there: a loss of power leaves all of it or none. */
   async publish(building: string, image: Image): Promise<void> {
-    await writeFile(join(building, 'image.json'), `${JSON.stringify(image, null, 2)}\n`, { flush: true });
+    await writeFile(join(building, 'image.json'), `${JSON.stringify(image, null, 2)}\n`);
+    await runProgram(['sync', '--file-system', '--', building]);
     await rename(building, join(this.path, image.id));
+    await using directory = await open(this.path, 'r');
+    await directory.sync();
   }
 
   /** Gives an image that is there another record. */

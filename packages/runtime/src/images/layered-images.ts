@@ -243,7 +243,7 @@ export class LayeredImages {
     checkMountPoints(stack);
     const place = join(this.#layers.directory, id);
     await mkdir(place, { mode: 0o700 });
-    makeRoof(join(place, 'fs'), stack, settings.workingDir);
+    makeRoof(join(place, 'fs'), stack, settings);
   }
 
   async dropRoof(id: string): Promise<void> {

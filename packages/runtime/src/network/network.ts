@@ -23,6 +23,8 @@ export interface NetworkPolicy {
   /** What may be reached by name, through the gateway. */
   readonly names: readonly NameRule[];
   readonly deniedNames: readonly NameRule[];
+  /** Secrets that the gateway puts into its requests. */
+  readonly secrets?: readonly string[];
 }
 
 /** The port to the process that carries connections to names. */

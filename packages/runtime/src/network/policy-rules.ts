@@ -21,7 +21,7 @@ export interface RuleContext {
   /** What leads to the ports of the host that are allowed; the host's own side has its rules for that elsewhere. */
   readonly host?: readonly string[];
   /** What happens to a packet that the policy does not let pass. */
-  readonly refusal: 'drop' | 'return';
+  readonly refusal: 'goto refuse' | 'return';
 }
 
 /**
@@ -34,7 +34,7 @@ export function policyRules(policy: NetworkPolicy, context: RuleContext): string
   const allow = blocks(policy.allow);
   const deny = blocks(policy.deny);
   const ports = [...new Set(policy.allowedPorts)].join(', ');
-  const rules = [`ct state invalid ${refusal}`, `${to(never)} ${refusal}`];
+  const rules = [`ct state invalid ${refusal === 'return' ? refusal : 'drop'}`, `${to(never)} ${refusal}`];
   if (deny.length > 0) rules.push(`${to(deny)} ${refusal}`);
   rules.push(...host);
   if (ports !== '') {

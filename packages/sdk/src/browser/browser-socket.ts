@@ -64,7 +64,7 @@ export class BrowserSocket implements MessageSocket {
 
   async send(data: Uint8Array | string): Promise<void> {
     if (!this.isOpen) throw new CoppiceError('unavailable', 'the connection to the daemon was closed');
-    this.#socket.send(data);
+    this.#socket.send(data as Uint8Array<ArrayBuffer> | string);
     while (this.isOpen && this.#socket.bufferedAmount > highWaterBytes)
       await new Promise((resolve) => setTimeout(resolve, drainPollMs));
   }

@@ -60,9 +60,10 @@ export class Caller {
   async *events<N extends RouteName>(
     name: N,
     input: CallInput<N>,
+    onOpen?: () => void,
   ): AsyncGenerator<ServerSentEvent, void, undefined> {
     const call = httpCall(name, input as LooseInput);
-    const bytes = this.#bytes({ ...call, headers: { accept: 'text/event-stream' } });
+    const bytes = this.#bytes({ ...call, headers: { accept: 'text/event-stream' } }, onOpen);
     for await (const event of parseServerSentEvents(bytes)) {
       if (event.event === 'error') throw errorFromStreamEvent(event.data);
       yield event;
@@ -70,8 +71,11 @@ export class Caller {
   }
 
   /** The path of a route, for a WebSocket. */
-  path<N extends RouteName>(name: N, params: RouteParams<N>): string {
-    return httpCall(name, { params: params as Record<string, unknown> }).path;
+  path<N extends RouteName>(name: N, params: RouteParams<N>, query?: RouteQuery<N>): string {
+    return httpCall(name, {
+      params: params as Record<string, unknown>,
+      ...(query === undefined ? {} : { query: query as Record<string, unknown> }),
+    }).path;
   }
 
   async #text(call: HttpCall): Promise<string> {
@@ -80,10 +84,11 @@ export class Caller {
     throw errorFromProblem(status, text, asked(call));
   }
 
-  async *#bytes(call: HttpCall): AsyncGenerator<Uint8Array, void, undefined> {
+  async *#bytes(call: HttpCall, onOpen?: () => void): AsyncGenerator<Uint8Array, void, undefined> {
     const answer = await this.transport.open(call);
     try {
       if (!isSuccess(answer.status)) throw await problemOf(answer, call);
+      onOpen?.();
       yield* answer.body;
     } finally {
       answer.close();

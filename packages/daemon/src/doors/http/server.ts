@@ -12,6 +12,7 @@ import { Documents } from '../documents.ts';
 import type { Gate, Origin } from '../gate.ts';
 import { patientUpload } from '../patient-upload.ts';
 import { toCoppiceError, toProblem } from '../problem.ts';
+import { credentialsOf } from './credentials.ts';
 import { docsPage } from './docs-page.ts';
 import type { HostCheck } from './host-check.ts';
 import { MessageSocket } from './message-socket.ts';
@@ -37,8 +38,8 @@ export interface HttpServerOptions {
 
 /** What the door has to know of a route before it reads anything but the head of a request. */
 interface DoorConfig {
-  /** `none`: nobody needs to be known; `token`: whoever has one; else what the table of routes says of it. */
-  readonly entry: 'none' | 'token' | RouteName;
+  /** `none`: nobody needs to be known; `token`: whoever has one; `git`: the same, as a password; else what the table of routes says of it. */
+  readonly entry: 'none' | 'token' | 'git' | RouteName;
   readonly documentBytes: number;
 }
 
@@ -62,6 +63,14 @@ export const httpTimeouts = (requestTimeoutMs: number) => ({
   keepAlive: true,
   keepAliveInitialDelay: keepAliveMs,
 });
+
+/** Git knows passwords: the token is one, whatever the name beside it. */
+const passwordAsBearer = (authorization: string | undefined): string | undefined => {
+  const pair = /^Basic ([A-Za-z0-9+/=]{1,1024})$/.exec(authorization ?? '')?.[1];
+  if (pair === undefined) return authorization;
+  const text = Buffer.from(pair, 'base64').toString('utf8');
+  return `Bearer ${text.slice(text.indexOf(':') + 1)}`;
+};
 
 /** A caller that was let in, and the answer that is to come. */
 interface Entered {
@@ -88,6 +97,7 @@ export class HttpServer {
   readonly #documents: Documents;
   readonly #templates = new WeakMap<IncomingMessage, string>();
   readonly #entered = new WeakMap<FastifyRequest, Entered>();
+  #unknown: (request: FastifyRequest, reply: FastifyReply) => boolean = () => false;
 
   private constructor(app: FastifyInstance, options: HttpServerOptions) {
     this.app = app;
@@ -108,15 +118,16 @@ export class HttpServer {
     const server: HttpServer = new HttpServer(app, options);
     await app.register(websocket, { options: { maxPayload: 4 * 1024 * 1024, perMessageDeflate: false } });
     app.setErrorHandler((error, request, reply) => server.#fail(error, request, reply));
-    app.setNotFoundHandler((request, reply) =>
+    app.setNotFoundHandler((request, reply) => {
+      if (server.#unknown(request, reply)) return;
       server.#fail(
         new CoppiceError('not_found', `there is nothing at ${request.method} ${request.url.split('?')[0]}`, {
           hint: 'See /docs.',
         }),
         request,
         reply,
-      ),
-    );
+      );
+    });
     app.addHook('onRequest', (request, reply, done) => {
       try {
         server.#enter(request, reply.raw);
@@ -140,6 +151,11 @@ export class HttpServer {
     });
     for (const [name, route] of server.#table()) if (!route.upload) server.#register(app, name, route);
     return server;
+  }
+
+  /** Asked about every address that no route has; answers it, or says that it did not. */
+  serveUnknown(serve: (request: FastifyRequest, reply: FastifyReply) => boolean): void {
+    this.#unknown = serve;
   }
 
   /** The path as the route was written, with names in place of what varies; for metrics, which must not grow with every id. */
@@ -177,13 +193,19 @@ export class HttpServer {
       gate.enterUnknown(origin);
       return;
     }
-    const isPublic = entry !== 'token' && routes[entry].scope === 'public';
-    const principal = isPublic ? undefined : gate.enter(request.headers.authorization, origin);
+    const byToken = entry === 'token' || entry === 'git';
+    const isPublic = !byToken && routes[entry].scope === 'public';
+    const { authorization } = request.headers;
+    const principal = isPublic
+      ? undefined
+      : gate.enter(
+          credentialsOf(request.raw, entry === 'git' ? passwordAsBearer(authorization) : authorization),
+          origin,
+        );
     if (principal === undefined) gate.enterUnknown(origin);
     else connections[origin].begin(request.raw, response, principal.tokenId);
-    const admitted =
-      entry === 'token' ? undefined : calls.admit(principal, entry, request.params, request.query);
-    if (request.ws && (entry === 'token' || routes[entry].answer !== 'socket'))
+    const admitted = byToken ? undefined : calls.admit(principal, entry, request.params, request.query);
+    if (request.ws && (byToken || routes[entry].answer !== 'socket'))
       throw new CoppiceError('invalid_argument', 'this call does not speak WebSocket');
     this.#entered.set(request, { principal, response, admitted });
   }
@@ -328,7 +350,11 @@ export class HttpServer {
     const problem = toProblem(failure);
     const retryAfter = failure.details?.retry_after_s;
     if (typeof retryAfter === 'number') reply.header('retry-after', String(retryAfter));
-    if (failure.code === 'unauthenticated') reply.header('www-authenticate', 'Bearer');
+    if (failure.code === 'unauthenticated')
+      reply.header(
+        'www-authenticate',
+        request.routeOptions.config.door?.entry === 'git' ? 'Basic realm="coppice"' : 'Bearer',
+      );
     if (request.headers.upgrade !== undefined) {
       // The connection was given up for a WebSocket that does not come to be: nobody else would close it.
       reply.header('connection', 'close');

@@ -1,5 +1,4 @@
 import { terminalControlSchema } from '@coppice/protocol';
-import { toExit } from '../../inside/process-request.ts';
 import type { TerminalService } from '../../inside/terminal-service.ts';
 import { parseMessage } from './exec-socket.ts';
 import type { MessageSocket } from './message-socket.ts';
@@ -9,9 +8,11 @@ export const attachTerminal = async (
   terminals: TerminalService,
   ref: string,
   id: number,
+  show: 'bytes' | 'screen',
   socket: MessageSocket,
 ): Promise<void> => {
-  const attachment = await terminals.attach(ref, id);
+  const screen = show === 'screen' ? await terminals.attachScreen(ref, id) : undefined;
+  const attachment = screen ?? (await terminals.attach(ref, id));
   try {
     const refused = Promise.withResolvers<never>();
     const typing = async () => {
@@ -21,7 +22,8 @@ export const attachTerminal = async (
           continue;
         }
         const control = parseMessage(terminalControlSchema, message.text);
-        if (control.type === 'resize') await terminals.resize(ref, id, control.cols, control.rows);
+        if (control.type === 'ack') screen?.acknowledge(control.bytes);
+        else if (control.type === 'resize') await terminals.resize(ref, id, control.cols, control.rows);
         else await terminals.signal(ref, id, control.signal);
       }
     };
@@ -30,7 +32,7 @@ export const attachTerminal = async (
         const sent = socket.send(data);
         if (sent !== undefined) await sent;
       }
-      await socket.send(JSON.stringify({ type: 'exit', ...toExit(await attachment.exit) }));
+      await socket.send(JSON.stringify({ type: 'exit', ...(await attachment.exit) }));
     };
     // Who types and leaves at once has typed: all of it is passed on before the terminal is let go.
     const typed = typing();

@@ -1,4 +1,4 @@
-import { CoppiceError, type ExecResult } from '@coppice/protocol';
+import { CoppiceError, type ExecResult, exitSchema, type RanOut } from '@coppice/protocol';
 import { z } from 'zod';
 import { unfinishedTail } from '../../inside/output-text.ts';
 import { inShell } from './guest-shell.ts';
@@ -41,8 +41,19 @@ export const commandResultSchema = z.object({
     .optional()
     .describe('Inside the workspace: all of stderr, where the answer is cut.'),
   duration_ms: z.number(),
+  ran_out: exitSchema.shape.ran_out.describe(
+    'What the workspace had too little of, where that made the command fail.',
+  ),
+  note: z.string().optional(),
 });
 type CommandResult = z.infer<typeof commandResultSchema>;
+
+const ranOutNotes: Readonly<Record<RanOut, string>> = {
+  memory:
+    'The workspace ran out of memory and a process was killed. Use less at once, or work in a workspace that is created with more memory_mb.',
+  processes: 'The workspace has as many processes as it may have. End some, or start fewer at once.',
+  disk: 'The disk of the workspace is full. Remove what is not needed, or work in a workspace that is created with more disk_gb.',
+};
 
 export const exitCodeOf = (exit: { exit_code: number | null; signal: number | null }): number =>
   exit.exit_code ?? 128 + (exit.signal ?? 0);
@@ -89,6 +100,7 @@ export const runCommand = async (
       ...(stdout.file === undefined ? {} : { stdout_file: stdout.file }),
       ...(stderr.file === undefined ? {} : { stderr_file: stderr.file }),
       duration_ms: done.duration_ms,
+      ...(done.ran_out === undefined ? {} : { ran_out: done.ran_out, note: ranOutNotes[done.ran_out] }),
     },
   };
 };

@@ -1,5 +1,5 @@
 import { isAbsolute, posix } from 'node:path';
-import { environmentSchema, guestPathSchema, refSchema, workDirectory } from '@coppice/protocol';
+import { environmentSchema, guestPathSchema, sandboxRefSchema, workDirectory } from '@coppice/protocol';
 import { z } from 'zod';
 
 export { workDirectory };
@@ -8,7 +8,7 @@ export const guestPath = (path: string): string =>
   isAbsolute(path) ? path : posix.normalize(posix.join(workDirectory, path));
 
 /** Parameters that many tools share, each with the words that an agent reads. */
-export const workspaceId = refSchema.describe('Id or name of the workspace.');
+export const workspaceId = sandboxRefSchema.describe('Id or name of the workspace.');
 export const filePath = guestPathSchema.describe(
   `Path inside the workspace; a relative one starts at ${workDirectory}.`,
 );

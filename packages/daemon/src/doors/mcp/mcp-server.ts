@@ -8,6 +8,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { cleanError } from '../../redaction/clean-error.ts';
 import { redact } from '../../redaction/redact.ts';
+import { hasMask, mask } from '../../redaction/secrets.ts';
 import { invalidInput } from '../problem.ts';
 import { getPrompt, prompts } from './prompts.ts';
 import type { ToolSet } from './registry.ts';
@@ -103,10 +104,17 @@ const call = async (
   try {
     const input = tool.input.safeParse(given);
     if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));
-    const output = context.secrets.redactAll(await tool.run(context, input.data));
+    if (tool.annotations.readOnlyHint !== true) refuseMasked(tool, given);
+    const shown = context.secrets.redactAll(await tool.run(context, input.data));
     context.signal.throwIfAborted();
+    const output = context.secrets.masked ? { ...shown, redacted: true } : shown;
+    const content = tool.content?.(output);
+    const note = { type: 'text' as const, text: maskedNote };
     return {
-      content: tool.content?.(output) ?? [{ type: 'text', text: JSON.stringify(output) }],
+      content:
+        content === undefined
+          ? [{ type: 'text', text: JSON.stringify(output) }]
+          : [...content, ...(context.secrets.masked ? [note] : [])],
       structuredContent: output,
     };
   } catch (thrown) {
@@ -117,6 +125,24 @@ const call = async (
   } finally {
     leave();
   }
+};
+
+const maskedNote = `[REDACTED: ${mask} stands for the value of a secret variable; what has it cannot be written back]`;
+
+/** What an agent read without its secrets would replace them, where it is written back. */
+const refuseMasked = (tool: Tool, given: unknown): void => {
+  const holds = (value: unknown): boolean => {
+    if (typeof value === 'string') return hasMask(value);
+    return typeof value === 'object' && value !== null && Object.values(value).some(holds);
+  };
+  if (!holds(given)) return;
+  throw new CoppiceError(
+    'invalid_argument',
+    `${tool.name}: the arguments hold ${mask}, which an answer shows in place of a secret`,
+    {
+      hint: 'Nothing was changed. Change the rest with file_edit, or let a command inside use the variable itself, as in exec with printf %s "$GIT_TOKEN".',
+    },
+  );
 };
 
 /** For the log of the daemon, which holds no credential either: neither known ones, nor what looks like one. */

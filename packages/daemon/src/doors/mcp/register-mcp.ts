@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { CoppiceError, documentBytes, sessionNameSchema } from '@coppice/protocol';
+import { CoppiceError, documentBytes, permits, sessionNameSchema } from '@coppice/protocol';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
 import type { FastifyRequest } from 'fastify';
@@ -13,7 +13,6 @@ import { createMcpServer } from './mcp-server.ts';
 import { PendingCalls } from './pending-calls.ts';
 import { isProfile, type Profile, profiles, ToolSet } from './registry.ts';
 import { asSingleRequest, SingleExchange } from './single-exchange.ts';
-import { mayEver } from './tool-context.ts';
 
 export interface RegisterMcpOptions {
   readonly services: Services;
@@ -52,8 +51,8 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
   const toolSets = new Map<string, ToolSet>();
   /** Tokens of one kind may do the same, each to its own. */
   const toolSet = (profile: Profile, principal: Principal): ToolSet => {
-    const key = `${profile} ${principal.scope.kind}`;
-    const known = toolSets.get(key) ?? ToolSet.of(profile, (action) => mayEver(principal, action));
+    const key = `${profile} ${principal.scope.kind} ${principal.role}`;
+    const known = toolSets.get(key) ?? ToolSet.of(profile, (action) => permits(principal, action));
     toolSets.set(key, known);
     return known;
   };

@@ -45,12 +45,17 @@ export const profiles = ['core', 'full'] as const;
 export type Profile = (typeof profiles)[number];
 export const isProfile = (text: string): text is Profile => profiles.some((profile) => profile === text);
 
+/** Every answer says when it lost something. */
+const saysMasked = { redacted: z.literal(true).optional() };
+
 const listing = (tool: Tool, description: string): ToolListing => ({
   name: tool.name,
   title: tool.title,
   description,
   inputSchema: z.toJSONSchema(tool.input, { io: 'input' }) as ToolListing['inputSchema'],
-  outputSchema: z.toJSONSchema(tool.output, { io: 'output' }) as ToolListing['outputSchema'],
+  outputSchema: z.toJSONSchema(tool.output.extend(saysMasked), {
+    io: 'output',
+  }) as ToolListing['outputSchema'],
   annotations: { ...tool.annotations, title: tool.title },
 });
 

@@ -112,7 +112,7 @@ const label = (node: LineageNode): string =>
 
 /** An indented tree. */
 const lineageText = async (context: ToolContext): Promise<string> => {
-  const { nodes } = await context.call('lineage', {});
+  const { nodes } = await context.call('lineage', { query: {} });
   const known = new Set(nodes.map((node) => node.id));
   const children = Map.groupBy(nodes, (node) =>
     node.parent !== null && known.has(node.parent) ? node.parent : '',

@@ -1,9 +1,10 @@
 import {
   type Action,
-  accessOf,
   CoppiceError,
-  covers,
+  defaultProject,
+  permits,
   type RouteName,
+  reaches,
   type Sandbox,
   type Snapshot,
 } from '@coppice/protocol';
@@ -63,13 +64,19 @@ export class ToolContext {
     this.report = (message, fraction) => caller.report(this.secrets.redact(message), fraction);
   }
 
-  get isAdmin(): boolean {
-    return this.#principal.scope.kind === 'admin';
+  /** Tokens that make sandboxes share them out by session; others own what they reach. */
+  get #hasSessions(): boolean {
+    return this.#principal.scope.kind === 'admin' || this.#principal.scope.kind === 'project';
+  }
+
+  /** The project that names without one are of. */
+  get project(): string {
+    return this.#parts.calls.projectFor(this.#principal) ?? defaultProject;
   }
 
   /** Whether the token may do that, to its own sandbox where it has one. */
   may(action: Action): boolean {
-    return mayEver(this.#principal, action);
+    return permits(this.#principal, action);
   }
 
   /** A call as it is made through HTTP: permitted, validated and run in the same way. */
@@ -101,7 +108,7 @@ export class ToolContext {
   }
 
   owns(sandbox: Sandbox): boolean {
-    return this.isAdmin ? ownerOf(sandbox) === this.session : this.#reaches(sandbox.id);
+    return this.#reaches(sandbox.id) && (!this.#hasSessions || ownerOf(sandbox) === this.session);
   }
 
   /** Holds room for that many new sandboxes of this session. */
@@ -111,12 +118,12 @@ export class ToolContext {
 
   /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */
   look(ref: string): Sandbox {
-    const { sandboxes } = this.#parts.services;
-    if (!this.isAdmin && !this.#reaches(sandboxes.find(ref)))
+    const { services, calls } = this.#parts;
+    if (!this.#hasSessions && !this.#reaches(ref))
       throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
-    return this.#learn(sandboxes.peek(ref));
+    return this.#learn(services.sandboxes.peek(calls.refer(this.#principal, 'sandbox', ref)));
   }
 
   /** The id of a sandbox that this session may change. */
@@ -151,8 +158,7 @@ export class ToolContext {
 
   async visible(): Promise<Sandbox[]> {
     const all = await this.#parts.services.sandboxes.list({});
-    const visible = this.isAdmin ? all : all.filter((sandbox) => this.#reaches(sandbox.id));
-    return visible.map((sandbox) => this.#learn(sandbox));
+    return all.filter(({ id }) => this.#reaches(id)).map((sandbox) => this.#learn(sandbox));
   }
 
   /** Tells the caller that the work goes on, for as long as it does. */
@@ -190,7 +196,7 @@ export class ToolContext {
   /** Snapshots outlive their workspaces and stay with the session that had those. */
   #assertOwnSnapshot(snapshot: Snapshot, ref: string, sandbox: Sandbox): void {
     if (snapshot.sandbox_id === sandbox.id) return;
-    if (!this.isAdmin) throw noSnapshot(ref, sandbox);
+    if (!this.#hasSessions || !this.#reachesSnapshot(snapshot.id)) throw noSnapshot(ref, sandbox);
     const owner = ownerOf({ labels: this.#parts.services.snapshots.labels(snapshot.id) });
     if (owner === this.session) return;
     throw new CoppiceError(
@@ -208,14 +214,23 @@ export class ToolContext {
     return sandbox;
   }
 
-  #reaches(id: string | undefined): boolean {
-    return covers(this.#principal.scope, 'sandbox', id);
+  #reaches(ref: string): boolean {
+    try {
+      const found = this.#parts.services.sandboxes.find(
+        this.#parts.calls.refer(this.#principal, 'sandbox', ref),
+      );
+      return found !== undefined && reaches(this.#principal.scope, found);
+    } catch (error) {
+      if (error instanceof CoppiceError) return false;
+      throw error;
+    }
+  }
+
+  #reachesSnapshot(id: string): boolean {
+    const found = this.#parts.services.snapshots.find(id);
+    return found !== undefined && reaches(this.#principal.scope, found);
   }
 }
-
-/** What a token may do to something at least: for a sandbox's own, to that sandbox. */
-export const mayEver = ({ scope }: Principal, action: Action): boolean =>
-  covers(scope, accessOf(action), scope.kind === 'sandbox' ? scope.sandboxId : undefined);
 
 const nameOf = (session: string | null): string =>
   session === null ? 'no session' : `the session ${session}`;

@@ -1,8 +1,15 @@
+import { existsSync } from 'node:fs';
+import type { DiskStore } from '@coppice/disks';
 import { CoppiceError } from '@coppice/protocol';
 import { memoryMisfit } from '@coppice/runtime';
 import type { SandboxRecord } from '../../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../../db/snapshot-table.ts';
 import type { Drivers } from '../../sandboxes/machine-starter.ts';
+import { directoryBytes } from '../directory-bytes.ts';
+
+/** What is left of it can still be had. */
+export const lossHint =
+  'Export it with --no-memory and import that, if its files are there; else import it from an export, or delete it.';
 
 type KeptMemory = Pick<SnapshotRecord, 'driver' | 'memoryCompatibility'>;
 
@@ -12,9 +19,31 @@ type KeptMemory = Pick<SnapshotRecord, 'driver' | 'memoryCompatibility'>;
  */
 export class MemoryPolicy {
   readonly #drivers: Drivers;
+  /** Why a driver keeps no memory, null where it does. */
+  readonly #known = new Map<string, string | null>();
+  readonly #disks: Pick<DiskStore, 'memoryDir' | 'snapshotDir'>;
 
-  constructor(drivers: Drivers) {
+  constructor(drivers: Drivers, disks: Pick<DiskStore, 'memoryDir' | 'snapshotDir'>) {
     this.#drivers = drivers;
+    this.#disks = disks;
+  }
+
+  /** Asks every driver once, so that a create can say what is known without waiting for it. */
+  async learn(): Promise<void> {
+    for (const driver of Object.values(this.#drivers))
+      this.#known.set(driver.name, (await driver.memoryRefusal()) ?? null);
+  }
+
+  /** What to say to whoever made a sandbox that cannot keep memory; null where it can, or where nobody knows yet. */
+  notice(driver: SandboxRecord['driver']): string | null {
+    const refusal = this.#known.get(driver) ?? null;
+    if (refusal === null) return null;
+    const other = [...this.#known].find(([, why]) => why === null)?.[0];
+    const way =
+      other === undefined
+        ? 'Run `coppice doctor` to see what is missing.'
+        : `Create it with \`--driver ${other}\` for these.`;
+    return `checkpoint, pause and sleep need memory to be kept, which the driver ${driver} cannot here: ${refusal}. ${way}`;
   }
 
   async assertKeeps({ driver, name }: Pick<SandboxRecord, 'driver' | 'name'>, hint: string): Promise<void> {
@@ -42,6 +71,11 @@ export class MemoryPolicy {
   /** That a checkpoint of this home can go on. One without memory always can. */
   async assertFits(snapshot: SnapshotRecord): Promise<void> {
     if (snapshot.memoryBytes === null) return;
+    const loss = await this.loss(snapshot);
+    if (loss !== undefined)
+      throw new CoppiceError('corrupt', `checkpoint ${snapshot.name} cannot go on: ${loss}`, {
+        hint: lossHint,
+      });
     const misfit = await this.#misfit(snapshot);
     if (misfit === undefined) return;
     throw new CoppiceError(
@@ -49,6 +83,17 @@ export class MemoryPolicy {
       `the memory of checkpoint ${snapshot.name} cannot go on here: ${misfit}`,
       { hint: 'Export it with --no-memory and import that: its files are whole.' },
     );
+  }
+
+  /** What a loss of power took of a snapshot, in words; undefined where it is whole. */
+  async loss({ id, memoryBytes, memoryLengthBytes }: SnapshotRecord): Promise<string | undefined> {
+    if (!existsSync(this.#disks.snapshotDir(id))) return 'its files are gone';
+    if (memoryBytes === null) return undefined;
+    const directory = this.#disks.memoryDir(id);
+    if (!existsSync(directory)) return 'its memory is gone';
+    const { lengthBytes } = await directoryBytes(directory);
+    if (memoryLengthBytes === null || lengthBytes === memoryLengthBytes) return undefined;
+    return `${memoryLengthBytes - lengthBytes} bytes of its memory are gone`;
   }
 
   /** Whether memory goes along to a new sandbox of this driver; throws where it should and cannot. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DiskStore } from '@coppice/store';
+import type { DiskStore } from '@coppice/disks';
 import type { SnapshotRecord } from '../../db/snapshot-table.ts';
 import type { State } from '../../db/state.ts';
 import type { Log } from '../../host/log.ts';

@@ -10,7 +10,15 @@ import type {
 } from '../dialect.ts';
 import type { Wanted } from '../json-scanner.ts';
 import { countOf, defined, fieldOf, type Usage } from '../usage.ts';
-import { booleanField, countField, modelName, setField, stringField } from './fields.ts';
+import {
+  booleanField,
+  countField,
+  hasTools,
+  modelName,
+  setField,
+  stringField,
+  toolsField,
+} from './fields.ts';
 
 const errors: Readonly<Record<ErrorKind, readonly [status: number, type: string]>> = {
   budget: [402, 'billing_error'],
@@ -45,6 +53,7 @@ export const anthropic: Dialect = {
     in: {
       model: { take: 'value', name: 'model' },
       stream: { take: 'value', name: 'stream' },
+      tools: toolsField,
       max_tokens: { take: 'value', name: 'max_tokens' },
       thinking: { in: { budget_tokens: { take: 'value', name: 'thinking.budget_tokens' } } },
     },
@@ -57,6 +66,7 @@ export const anthropic: Dialect = {
       model: modelName(stringField(fields, 'model')),
       stream: booleanField(fields, 'stream'),
       maxOutput: countField(fields, 'max_tokens'),
+      hasTools: hasTools(fields),
     };
   },
 

@@ -1,5 +1,6 @@
 import { CoppiceError } from '@coppice/protocol';
 import type { Edit, RequestFields } from '../dialect.ts';
+import type { Wanted } from '../json-scanner.ts';
 
 /** Helpers that every dialect reads requests with. */
 
@@ -25,6 +26,10 @@ export const countField = (fields: RequestFields, name: string): number | undefi
     throw new CoppiceError('invalid_argument', `${name} is not a whole number`);
   return value;
 };
+
+/** What a dialect looks for to tell whether a request offers tools. */
+export const toolsField: Wanted = { take: 'range', name: 'tools' };
+export const hasTools = (fields: RequestFields): boolean => fields.get('tools')?.isEmpty === false;
 
 const parsed = (fields: RequestFields, name: string): unknown => {
   const found = fields.get(name);

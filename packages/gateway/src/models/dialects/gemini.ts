@@ -10,7 +10,7 @@ import type {
 } from '../dialect.ts';
 import type { Wanted } from '../json-scanner.ts';
 import { countOf, fieldOf, type Usage } from '../usage.ts';
-import { countField, modelName, setField } from './fields.ts';
+import { countField, hasTools, modelName, setField, toolsField } from './fields.ts';
 
 const errors: Readonly<Record<ErrorKind, readonly [status: number, name: string]>> = {
   budget: [402, 'FAILED_PRECONDITION'],
@@ -71,7 +71,7 @@ export const gemini: Dialect = {
   requestFields: {
     take: 'range',
     name: 'request',
-    in: { generationConfig, generation_config: generationConfig },
+    in: { generationConfig, generation_config: generationConfig, tools: toolsField },
   },
 
   readRequest(asked, fields): ModelRequest {
@@ -80,6 +80,7 @@ export const gemini: Dialect = {
       stream: asked.stream ?? false,
       maxOutput: countField(fields, 'maxOutputTokens'),
       answers: countField(fields, 'candidateCount') ?? 1,
+      hasTools: hasTools(fields),
     };
   },
 

@@ -1,7 +1,15 @@
 import type { Asked, Changes, Dialect, Edit, Meter, ModelRequest, RequestFields } from '../dialect.ts';
 import type { Wanted } from '../json-scanner.ts';
 import { countOf, defined, fieldOf, type Usage } from '../usage.ts';
-import { booleanField, countField, modelName, setField, stringField } from './fields.ts';
+import {
+  booleanField,
+  countField,
+  hasTools,
+  modelName,
+  setField,
+  stringField,
+  toolsField,
+} from './fields.ts';
 import { openaiError } from './openai-errors.ts';
 
 const text: Wanted = { take: 'length', name: 'text' };
@@ -34,6 +42,7 @@ export const openaiChat: Dialect = {
     in: {
       model: { take: 'value', name: 'model' },
       stream: { take: 'value', name: 'stream' },
+      tools: toolsField,
       max_tokens: { take: 'value', name: 'max_tokens' },
       max_completion_tokens: { take: 'value', name: 'max_completion_tokens' },
       n: { take: 'value', name: 'n' },
@@ -52,6 +61,7 @@ export const openaiChat: Dialect = {
       stream: booleanField(fields, 'stream'),
       maxOutput: longest,
       answers: countField(fields, 'n') ?? 1,
+      hasTools: hasTools(fields),
     };
   },
 

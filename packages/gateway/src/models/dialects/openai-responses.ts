@@ -11,7 +11,15 @@ import type {
 } from '../dialect.ts';
 import type { Wanted } from '../json-scanner.ts';
 import { countOf, defined, fieldOf, type Usage } from '../usage.ts';
-import { booleanField, countField, modelName, setField, stringField } from './fields.ts';
+import {
+  booleanField,
+  countField,
+  hasTools,
+  modelName,
+  setField,
+  stringField,
+  toolsField,
+} from './fields.ts';
 import { openaiError } from './openai-errors.ts';
 
 const usage: Wanted = { take: 'value', name: 'usage' };
@@ -31,6 +39,7 @@ export const openaiResponses: Dialect = {
     in: {
       model: { take: 'value', name: 'model' },
       stream: { take: 'value', name: 'stream' },
+      tools: toolsField,
       max_output_tokens: { take: 'value', name: 'max_output_tokens' },
       background: { take: 'value', name: 'background' },
     },
@@ -46,6 +55,7 @@ export const openaiResponses: Dialect = {
       model: modelName(stringField(fields, 'model')),
       stream: booleanField(fields, 'stream'),
       maxOutput: countField(fields, 'max_output_tokens'),
+      hasTools: hasTools(fields),
     };
   },
 

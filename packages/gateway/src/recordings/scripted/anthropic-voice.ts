@@ -1,4 +1,4 @@
-import { arrayOf, event, numberOf, type Said, type Voice } from './said.ts';
+import { arrayOf, event, numberOf, type Said, type Voice, within } from './said.ts';
 
 const usageOf = ({ usage }: Said, output: number): Record<string, unknown> => ({
   input_tokens: usage.input,
@@ -23,6 +23,8 @@ export const anthropicVoice: Voice = {
     wantsUsage: true,
     maxOutput: numberOf(body.max_tokens),
     turns: arrayOf(body.messages).filter((message) => message.role === 'assistant').length,
+    results: within(body.messages, 'content').filter((part) => part.type === 'tool_result').length,
+    tools: arrayOf(body.tools).length > 0,
   }),
 
   whole: (said) => ({

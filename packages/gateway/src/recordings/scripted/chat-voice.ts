@@ -28,6 +28,8 @@ export const chatVoice: Voice = {
     wantsUsage: (body.stream_options as Record<string, unknown> | undefined)?.include_usage === true,
     maxOutput: numberOf(body.max_completion_tokens) ?? numberOf(body.max_tokens),
     turns: arrayOf(body.messages).filter((message) => message.role === 'assistant').length,
+    results: arrayOf(body.messages).filter((message) => message.role === 'tool').length,
+    tools: arrayOf(body.tools).length > 0,
   }),
 
   whole: (said) => ({

@@ -1,4 +1,4 @@
-import { arrayOf, event, numberOf, type Said, type Voice } from './said.ts';
+import { arrayOf, event, numberOf, type Said, type Voice, within } from './said.ts';
 
 const usageOf = ({ usage }: Said): Record<string, unknown> => {
   const prompt = usage.input + usage.cacheRead + usage.cacheWrite5m + usage.cacheWrite1h;
@@ -37,6 +37,8 @@ export const geminiVoice: Voice = {
       wantsUsage: true,
       maxOutput: numberOf(config?.maxOutputTokens),
       turns: arrayOf(body.contents).filter((content) => content.role === 'model').length,
+      results: within(body.contents, 'parts').filter((part) => part.functionResponse !== undefined).length,
+      tools: arrayOf(body.tools).length > 0,
     };
   },
 

@@ -65,6 +65,8 @@ export const responsesVoice: Voice = {
     wantsUsage: true,
     maxOutput: numberOf(request.max_output_tokens),
     turns: answersIn(request.input),
+    results: arrayOf(request.input).filter((item) => /_call_output$/.test(String(item.type))).length,
+    tools: arrayOf(request.tools).length > 0,
   }),
 
   whole: (said) => body(said, true),

@@ -23,6 +23,10 @@ export interface SpokenRequest {
   readonly maxOutput: number | undefined;
   /** Answers that the conversation has so far. */
   readonly turns: number;
+  /** Results of tools in it. */
+  readonly results: number;
+  /** Whether it offers tools. */
+  readonly tools: boolean;
   readonly bytes: number;
 }
 
@@ -39,6 +43,10 @@ export const event = (data: unknown, name?: string): string =>
 
 export const arrayOf = (value: unknown): readonly Record<string, unknown>[] =>
   Array.isArray(value) ? (value as Record<string, unknown>[]) : [];
+
+/** Elements of arrays in an array. */
+export const within = (value: unknown, field: string): readonly Record<string, unknown>[] =>
+  arrayOf(value).flatMap((each) => arrayOf(each[field]));
 
 export const numberOf = (value: unknown): number | undefined =>
   typeof value === 'number' ? value : undefined;

@@ -40,10 +40,12 @@ const stepSchema = z.strictObject({
 /** What a scripted upstream says, step by step. */
 export const scriptSchema = z.strictObject({
   /**
-   * `turn` takes the step by the number of answers that the conversation already has, so that conversations do not
-   * disturb each other. `order` takes one step after the other, whoever asks.
+   * `turn` takes the step by the number of answers that the conversation already has, `tool-results` by the number of results of
+   * tools: so conversations do not disturb each other. `order` takes one step after the other, whoever asks.
    */
-  by: z.enum(['turn', 'order']).default('turn'),
+  by: z.enum(['turn', 'tool-results', 'order']).default('turn'),
+  /** The answer to requests that offer no tools, as agents make them for titles and suggestions; the steps are then for the others. */
+  aside: stepSchema.optional(),
   /** After the last step it is said again. */
   steps: z.array(stepSchema).min(1),
 });

@@ -1,5 +1,16 @@
 import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { join } from 'node:path';
 
 const digestChars = 16;
@@ -45,17 +56,27 @@ export class AgentStore {
   }
 
   #installed(): string {
-    return createHash('sha256').update(readFileSync(this.#program)).digest('hex').slice(0, digestChars);
+    return nameOf(this.#program);
   }
 
+  /** One that a loss of power left torn, as earlier versions did not wait for the disk, is made again. */
   #keep(): string {
     const name = this.#installed();
-    if (this.has(name)) return name;
+    if (this.has(name) && nameOf(this.path(name)) === name) return name;
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
     // Under another name first: a copy that was cut short is none.
     const draft = this.path(`${name}.${process.pid}`);
     copyFileSync(this.#program, draft);
+    const copy = openSync(draft, 'r');
+    try {
+      fsyncSync(copy);
+    } finally {
+      closeSync(copy);
+    }
     renameSync(draft, this.path(name));
     return name;
   }
 }
+
+const nameOf = (program: string): string =>
+  createHash('sha256').update(readFileSync(program)).digest('hex').slice(0, digestChars);

@@ -1,16 +1,26 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
-import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
-import { connectGuest } from '../../guest/connect-guest.ts';
+import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
+import {
+  type Driver,
+  type DriverHealth,
+  defaultMemoryMs,
+  type Machine,
+  type MachineSpec,
+} from '../../driver.ts';
+import { connectGuest, connectUnlessGivenUp } from '../../guest/connect-guest.ts';
 import { type Patience, patienceOf } from '../../guest/patience.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
+import { Processors } from '../../machine/processors.ts';
 import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
+import { type Bounds, unlessGivenUp } from '../../programs/unless-given-up.ts';
 import { AgentStore } from './agent-store.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
 import { type CheckpointRecord, findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
@@ -21,6 +31,7 @@ import { type CriuFinding, probeCriu } from './criu-probe.ts';
 import { idMapImage } from './id-map-image.ts';
 import { firstIdOf, IdSlots } from './id-slots.ts';
 import { type Launched, Launcher, type LaunchRequest } from './launcher.ts';
+import { LauncherRecord } from './launcher-record.ts';
 import { renewListener } from './lent-descriptors.ts';
 import {
   completeMachineRecord,
@@ -48,9 +59,16 @@ export interface ContainerDriverOptions {
   readonly agentAnswerMs?: number;
   /** Keeps memory; default: the one this machine has. */
   readonly criuProgram?: string;
+  /** How long memory may take to be written, and to be brought back. */
+  readonly memoryMs?: number;
 }
 
 const greetTimeoutMs = 30_000;
+const startMs = 120_000;
+/** What was given up is killed, again and again, until the launcher says that it is over. */
+const killAgainMs = 20;
+const killedWithinMs = 10_000;
+const launchersEndWithinMs = 30_000;
 const standbyPattern = /^standby-(\d+)-\d+$/;
 const logTailChars = 1000;
 
@@ -62,12 +80,17 @@ export class ContainerDriver implements Driver {
   readonly needsNetns = false;
   readonly #patience: Patience;
   readonly #runRoot: string;
-  readonly #options: Required<Omit<ContainerDriverOptions, 'criuProgram' | 'agentsDir' | 'agentAnswerMs'>>;
+  readonly #options: Required<
+    Omit<ContainerDriverOptions, 'criuProgram' | 'agentsDir' | 'agentAnswerMs' | 'memoryMs'>
+  >;
   readonly #criuProgram: string | undefined;
+  readonly #memoryMs: number;
   readonly #agents: AgentStore;
   readonly #cgroups: HomeCgroups;
   readonly #launcher: Launcher;
+  readonly #launchers: LauncherRecord;
   readonly #slots: IdSlots;
+  readonly #processors = new Processors();
   readonly #bootId = readBootId();
   readonly #machines = new Map<string, ContainerMachine>();
   readonly #starting = new Set<string>();
@@ -78,8 +101,10 @@ export class ContainerDriver implements Driver {
     this.#patience = patienceOf(options.agentAnswerMs);
     this.#options = { bubblewrap: '/usr/bin/bwrap', standbys: 2, ...options };
     this.#criuProgram = options.criuProgram;
+    this.#memoryMs = options.memoryMs ?? defaultMemoryMs;
     this.#runRoot = join(options.home, 'run');
-    this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
+    this.#launchers = new LauncherRecord(join(options.home, 'launchers.json'));
+    this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`, { shows: true });
     this.#slots = new IdSlots(options.homeKey);
     this.#agents = new AgentStore(options.agentsDir ?? join(options.home, 'agents'), options.programs.agent);
     const v1Parents = this.#cgroups.v1Parents;
@@ -89,6 +114,7 @@ export class ContainerDriver implements Driver {
       bubblewrap: this.#options.bubblewrap,
       v1Parents,
       standbys: this.#options.standbys,
+      onStarted: (pid) => this.#launchers.add(pid),
     });
   }
 
@@ -120,20 +146,22 @@ export class ContainerDriver implements Driver {
     return 'refusal' in criu ? criu.refusal : undefined;
   }
 
-  start(spec: MachineSpec): Promise<Machine> {
+  start(spec: MachineSpec, signal?: AbortSignal): Promise<Machine> {
     return this.#begin(
       spec,
       () => this.#agents.current,
+      { signal, deadlineMs: startMs },
       (request) => this.#launcher.start(request),
     );
   }
 
-  async restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
+  async restore(spec: MachineSpec, checkpointDir: string, signal?: AbortSignal): Promise<Machine> {
     const record = readCheckpointRecord(checkpointDir);
     if (spec.workspaceDir !== undefined) checkWorkspaceMemory(record);
     return this.#begin(
       spec,
       () => this.#kept(record.agent),
+      { signal, deadlineMs: this.#memoryMs },
       async (request) => {
         const criu = await this.#usableCriu();
         const { name, content } = idMapImage(checkpointDir, request.firstId);
@@ -155,6 +183,7 @@ export class ContainerDriver implements Driver {
   async #begin(
     spec: MachineSpec,
     agent: () => string,
+    bounds: Bounds,
     launch: (request: LaunchRequest) => Promise<Launched>,
   ): Promise<Machine> {
     checkSpec(spec);
@@ -164,24 +193,24 @@ export class ContainerDriver implements Driver {
     }
     this.#starting.add(spec.id);
     try {
-      return await this.#start(spec, agent(), launch);
+      return await this.#start(spec, agent(), bounds, launch);
     } finally {
       this.#starting.delete(spec.id);
     }
   }
 
-  async adopt(spec: MachineSpec): Promise<Machine | undefined> {
+  async adopt(spec: MachineSpec, ended?: AbortSignal): Promise<Machine | undefined> {
     checkId(spec.id);
     this.#prepare();
     const known = this.#machines.get(spec.id);
     if (known !== undefined) return known;
     const init = this.#findInit(spec.id);
     if (init === undefined) {
-      await this.#clear(spec.id);
+      await this.#untilEarlierLaunchersEnd(() => this.#clear(spec.id));
       return undefined;
     }
     const mark = new CheckpointMark(this.#runDir(spec.id));
-    const wasCheckpointed = await mark.isLeft();
+    const wasCheckpointed = await mark.isLeft(this.#memoryMs, ended);
     // An earlier daemon may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
     if (wasCheckpointed) await renewListener(this.#launcher.program, init.pid, this.#runDir(spec.id));
@@ -198,6 +227,28 @@ export class ContainerDriver implements Driver {
   }
 
   async sweep(keep: ReadonlySet<string>): Promise<string[]> {
+    const removed = new Set<string>();
+    await this.#untilEarlierLaunchersEnd(async () => {
+      for (const id of await this.#sweepOnce(keep)) removed.add(id);
+    });
+    return [...removed];
+  }
+
+  /**
+   * Does the work, and again for as long as the launcher of a dead daemon may still start something. It comes first too: that launcher
+   * may be waiting for what the work ends.
+   */
+  async #untilEarlierLaunchersEnd(work: () => Promise<void>): Promise<void> {
+    const endMs = performance.now() + launchersEndWithinMs;
+    for (;;) {
+      const isLast = !this.#launchers.earlierRuns || performance.now() > endMs;
+      await work();
+      if (isLast) return;
+      await sleep(killAgainMs);
+    }
+  }
+
+  async #sweepOnce(keep: ReadonlySet<string>): Promise<string[]> {
     const found = new Set(this.#listRunDirs());
     for (const name of this.#cgroups.list()) {
       const standby = standbyPattern.exec(name);
@@ -243,6 +294,7 @@ export class ContainerDriver implements Driver {
   async #start(
     spec: MachineSpec,
     agent: string,
+    bounds: Bounds,
     launch: (request: LaunchRequest) => Promise<Launched>,
   ): Promise<Machine> {
     const runDir = this.#runDir(spec.id);
@@ -255,7 +307,7 @@ export class ContainerDriver implements Driver {
     try {
       mkdirSync(runDir, { recursive: true, mode: 0o700 });
       writeMachineRecord(runDir, record);
-      const { init, monitor } = await launch({
+      const launching = launch({
         id: spec.id,
         runDir,
         image: spec.image,
@@ -265,11 +317,14 @@ export class ContainerDriver implements Driver {
         hostname: spec.hostname,
         firstId: firstIdOf(slot),
         memoryBytes: spec.limits.memoryBytes,
+        processors: this.#processors.choose(spec.limits.cpus),
+        shownCgroups: this.#cgroups.shown,
         v2Directory: cgroup.v2Directory,
         settings: cgroup.settings(spec.limits),
       });
+      const { init, monitor } = await orKilled(launching, cgroup, bounds);
       completeMachineRecord(runDir, record, { init, ...(monitor === undefined ? {} : { monitor }) });
-      const machine = await this.#take(spec.id, init);
+      const machine = await this.#take(spec.id, init, bounds);
       // After the caller's own work: nobody waits for it.
       if (monitor !== undefined) setImmediate(() => this.#launcher.endMonitor(monitor, init));
       return machine;
@@ -283,13 +338,16 @@ export class ContainerDriver implements Driver {
     }
   }
 
-  async #take(id: string, init: ProcessIdentity): Promise<ContainerMachine> {
+  async #take(id: string, init: ProcessIdentity, bounds: Bounds = {}): Promise<ContainerMachine> {
     const runDir = this.#runDir(id);
     const ended = Promise.withResolvers<void>();
     // Watched from the first instant, and not one round trip later: to connect takes longer than that.
     const connect = () =>
       connectGuest(join(runDir, 'agent.sock'), { greetTimeoutMs, patience: this.#patience });
-    const [guest] = await Promise.all([connect(), this.#launcher.watch(init, ended.resolve)]);
+    const [guest] = await Promise.all([
+      connectUnlessGivenUp(connect, bounds),
+      this.#launcher.watch(init, ended.resolve),
+    ]);
     const { slot, agent, watchesModes = false } = readMachineRecord(runDir) ?? {};
     const machine = new ContainerMachine({
       id,
@@ -298,10 +356,12 @@ export class ContainerDriver implements Driver {
       connect,
       cgroup: this.#cgroups.group(id),
       launcher: this.#launcher,
+      processors: this.#processors,
       runDir,
       agent: () => this.#kept(agent),
       watchesModes,
       findCriu: () => this.#usableCriu(),
+      memoryMs: this.#memoryMs,
       cleanUp: async () => {
         await rm(runDir, { recursive: true, force: true });
         this.#machines.delete(id);
@@ -391,6 +451,32 @@ export class ContainerDriver implements Driver {
   #readLog(runDir: string): string {
     const file = join(runDir, 'console.log');
     return existsSync(file) ? readFileSync(file, 'utf8').trim().slice(-logTailChars) : '';
+  }
+}
+
+/**
+ * What is launched, unless it is given up: then it is killed wherever it has got to. It enters its cgroups on the way, so that one blow
+ * may come too soon.
+ */
+async function orKilled(
+  launching: Promise<Launched>,
+  cgroup: SandboxCgroup,
+  bounds: Bounds,
+): Promise<Launched> {
+  let settled = false;
+  const settle = () => {
+    settled = true;
+  };
+  launching.then(settle, settle);
+  try {
+    return await unlessGivenUp('the start of the sandbox', launching, bounds);
+  } catch (error) {
+    const endMs = performance.now() + killedWithinMs;
+    while (!settled && performance.now() < endMs) {
+      await cgroup.kill();
+      await sleep(killAgainMs);
+    }
+    throw error;
   }
 }
 

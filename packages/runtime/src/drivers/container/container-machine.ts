@@ -2,16 +2,25 @@ import { mkdir, rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
-import type { Machine, MachineLimits, MachineUsage } from '../../driver.ts';
+import type { MachineRefusals } from '../../driver.ts';
+import {
+  type GiveUp,
+  LeftBehind,
+  type Machine,
+  type MachineLimits,
+  type MachineUsage,
+} from '../../driver.ts';
 import type { Guest } from '../../guest/guest.ts';
 import { LinkKeeper, type LinkListener } from '../../guest/link-keeper.ts';
 import { checkHostname, checkLimits } from '../../machine/check-spec.ts';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
+import type { Processors } from '../../machine/processors.ts';
+import { runProgram } from '../../programs/run-program.ts';
 import { freezeBetweenStarts } from './between-starts.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
 import { type CheckpointRecord, writeCheckpointRecord } from './checkpoint-record.ts';
 import { mountsFromHost } from './container-mounts.ts';
-import { dumpMemory, giveToRoot } from './criu.ts';
+import { dumpMemory, giveToRoot, HarmedByDump } from './criu.ts';
 import type { Launcher } from './launcher.ts';
 import { borrowDescriptors } from './lent-descriptors.ts';
 import { hasOutsideConnections } from './outside-connections.ts';
@@ -32,12 +41,15 @@ export interface ContainerParts {
   readonly connect: () => Promise<Guest>;
   readonly cgroup: SandboxCgroup;
   readonly launcher: Launcher;
+  readonly processors: Processors;
   readonly runDir: string;
   /** Which one it runs; fails where that is not known. */
   readonly agent: () => string;
   readonly watchesModes: boolean;
   /** Where CRIU is; fails where it cannot be used. */
   readonly findCriu: () => Promise<string>;
+  /** How long its memory may take to be written. */
+  readonly memoryMs: number;
   /** Called once, when no process is left: removes what remains of it on the host. */
   readonly cleanUp: () => Promise<void>;
 }
@@ -50,7 +62,9 @@ export class ContainerMachine implements Machine {
   readonly #link: LinkKeeper;
   readonly #gone = Promise.withResolvers<void>();
   #lastUsage: MachineUsage | undefined;
+  #lastRefusals: MachineRefusals | undefined;
   #ended = false;
+  #endedBecause: string | undefined;
   #letGo: (() => void) | undefined;
 
   constructor(parts: ContainerParts) {
@@ -109,7 +123,14 @@ export class ContainerMachine implements Machine {
 
   async setLimits(limits: MachineLimits): Promise<void> {
     checkLimits(limits);
-    this.#parts.cgroup.setLimits(limits);
+    const { cgroup, launcher, processors } = this.#parts;
+    cgroup.setLimits(limits);
+    await runProgram([
+      launcher.program,
+      'processors',
+      cgroup.tasksFile,
+      processors.choose(limits.cpus) ?? processors.all,
+    ]);
   }
 
   /** After the end: as it was last, so that a kill for memory can be told from others. */
@@ -122,33 +143,55 @@ export class ContainerMachine implements Machine {
     await this.#parts.launcher.setHostname(this.#parts.init, hostname);
   }
 
+  get endedBecause(): string | undefined {
+    return this.#endedBecause;
+  }
+
   /** The sockets through which the agent is reached are lent out meanwhile: what has come to them waits there. */
-  async checkpoint(directory: string, frozen: () => Promise<void>): Promise<{ pauseMs: number }> {
+  async checkpoint(
+    directory: string,
+    frozen: () => Promise<void>,
+    giveUp: GiveUp = {},
+  ): Promise<{ pauseMs: number }> {
     const { launcher, runDir } = this.#parts;
     const criu = await this.#parts.findCriu();
     const mark = new CheckpointMark(runDir);
     mark.set();
     const letGo = this.guest.hold();
+    let leftBehind = false;
     try {
-      const lent = await borrowDescriptors(launcher.program, this.pid);
+      const lent = await borrowDescriptors(launcher.program, this.pid, { signal: giveUp.signal });
       const startedMs = performance.now();
       try {
         await this.#atRest(async (patienceS) => {
-          if (!(await this.#dump(criu, directory, mark, patienceS))) return false;
+          if (!(await this.#dump(criu, directory, mark, patienceS, giveUp))) return false;
           await frozen();
           return true;
         });
-      } finally {
-        await lent.giveBack();
+      } catch (error) {
+        leftBehind = error instanceof LeftBehind;
+        if (leftBehind) lent.leave();
+        else if (error instanceof HarmedByDump) await this.#endAs(error.message);
+        // Where it cannot take them back either, the link shows that.
+        else await lent.giveBack(giveUp).catch(() => {});
+        throw error;
       }
+      await lent.giveBack(giveUp);
       const pauseMs = performance.now() - startedMs;
       await giveToRoot(directory);
       namePagesByProcess(directory);
       return { pauseMs };
     } finally {
       letGo();
-      mark.remove();
+      // The next daemon finds it, and waits for CRIU.
+      if (!leftBehind) mark.remove();
     }
+  }
+
+  /** Its processes are of no use any more. */
+  async #endAs(reason: string): Promise<void> {
+    this.#endedBecause = reason;
+    await Promise.race([this.#parts.cgroup.kill(() => this.#ended), this.exited]);
   }
 
   /** Freezes it, more than once where the moment was no good one. */
@@ -156,10 +199,15 @@ export class ContainerMachine implements Machine {
     const { cgroup } = this.#parts;
     for (const patienceS of patiencesS) {
       await freezeBetweenStarts(cgroup);
+      let leftBehind = false;
       try {
         if (await work(patienceS)) return;
+      } catch (error) {
+        leftBehind = error instanceof LeftBehind;
+        throw error;
       } finally {
-        await cgroup.thaw();
+        // What CRIU still has in its hands stands still until it is done.
+        if (!leftBehind) await cgroup.thaw();
       }
     }
     throw new CoppiceError('timeout', `CRIU did not get hold of every process of sandbox ${this.id}`, {
@@ -167,7 +215,13 @@ export class ContainerMachine implements Machine {
     });
   }
 
-  async #dump(criu: string, directory: string, mark: CheckpointMark, patienceS: number): Promise<boolean> {
+  async #dump(
+    criu: string,
+    directory: string,
+    mark: CheckpointMark,
+    patienceS: number,
+    giveUp: GiveUp,
+  ): Promise<boolean> {
     const { pid } = this;
     const freezer = this.#parts.cgroup.freezerDirectory;
     const record: CheckpointRecord = {
@@ -192,7 +246,13 @@ export class ContainerMachine implements Machine {
       watched: watchedPlaces(pid, freezer),
       patienceS,
       onStarted: (criuPid) => mark.set(criuPid),
+      deadlineMs: this.#parts.memoryMs,
+      giveUp,
     });
+  }
+
+  refusals(): MachineRefusals {
+    return this.#lastRefusals ?? this.#parts.cgroup.refusals();
   }
 
   async stop(graceMs: number): Promise<void> {
@@ -224,6 +284,7 @@ export class ContainerMachine implements Machine {
 
   async #finish(): Promise<void> {
     this.#link.close();
+    this.#lastRefusals = this.#parts.cgroup.refusals();
     this.#lastUsage = { ...this.#parts.cgroup.usage(), pids: 0, memoryBytes: 0 };
     await this.#parts.cgroup.kill();
     await this.#parts.cgroup.remove();

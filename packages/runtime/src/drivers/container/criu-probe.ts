@@ -6,6 +6,7 @@ import { runProgram, systemPath } from '../../programs/run-program.ts';
 /** Older ones do not know the vDSO of current kernels, and fail in the middle of a restore. */
 const leastMajor = 4;
 const shownChars = 500;
+const deadlineMs = 30_000;
 
 /** CRIU where it can be used, else why not, as exactly as it can be told. */
 export type CriuFinding =
@@ -24,7 +25,7 @@ export const probeCriu = async (configured?: string): Promise<CriuFinding> => {
   if (program === undefined) return { refusal: 'CRIU is not installed' };
   let version: string;
   try {
-    const { stdout } = await runProgram([program, '--version']);
+    const { stdout } = await runProgram([program, '--version'], { deadlineMs });
     version = /Version:\s*(\S+)/.exec(stdout)?.[1] ?? 'unknown';
   } catch (error) {
     if (error instanceof CoppiceError && error.code === 'unsupported')
@@ -33,7 +34,7 @@ export const probeCriu = async (configured?: string): Promise<CriuFinding> => {
   }
   if (!(Number.parseInt(version, 10) >= leastMajor))
     return { refusal: `CRIU ${version} is installed, and ${leastMajor} or later is needed` };
-  const { exitCode, stdout, stderr } = await runProgram([program, 'check'], { accept: [1] });
+  const { exitCode, stdout, stderr } = await runProgram([program, 'check'], { accept: [1], deadlineMs });
   if (exitCode === 0) return { program, version };
   const said = `${stdout}${stderr}`.trim().slice(0, shownChars);
   return { refusal: `CRIU ${version} does not pass \`criu check\`: ${said}` };

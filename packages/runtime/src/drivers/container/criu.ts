@@ -1,9 +1,12 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
 import { lchown, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
-import { startFailure, systemPath } from '../../programs/run-program.ts';
+import { endingOf, type GiveUp, LeftBehind } from '../../driver.ts';
+import { killGroup, startFailure, systemPath } from '../../programs/run-program.ts';
+import { unlessGivenUp } from '../../programs/unless-given-up.ts';
 import type { CheckpointRecord } from './checkpoint-record.ts';
 
 export interface DumpRequest {
@@ -23,8 +26,14 @@ export interface DumpRequest {
   readonly patienceS: number;
   /** Told which process it is; to end it in the middle would harm the sandbox. */
   readonly onStarted: (pid: number) => void;
+  /** How long it may take in all. */
+  readonly deadlineMs: number;
+  readonly giveUp: GiveUp;
 }
 
+const lookAgainMs = 20;
+/** When this process ends, CRIU has so long to finish. */
+const leavesWithinMs = 5000;
 const logName = 'criu.log';
 /** What was deleted and is still open is carried in the checkpoint, up to this size each. */
 const deletedFileMax = '1G';
@@ -54,7 +63,7 @@ export const dumpMemory = async (program: string, request: DumpRequest): Promise
     ...record.mounts.flatMap((place) => ['--external', `mnt[${place}]:${place}`]),
   ];
   const command = ['dump', String(request.pid), program, ...args];
-  const { code, said } = await run(request.launch, command, request.onStarted);
+  const { code, said } = await run(request.launch, command, request);
   const log = join(request.workDir, logName);
   const reason = code === 0 ? undefined : (firstError(log) ?? said);
   rmSync(log, { force: true });
@@ -69,26 +78,111 @@ export const giveToRoot = async (directory: string): Promise<void> => {
 };
 
 /** In a session of its own: an interrupt typed at the daemon's terminal must not end it. */
-function run(
+async function run(
   program: string,
   args: readonly string[],
-  onStarted: (pid: number) => void,
+  { onStarted, giveUp, deadlineMs, freezer }: DumpRequest,
 ): Promise<{ code: number | null; said: string }> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(program, args, {
-      detached: true,
-      env: { PATH: systemPath },
-      stdio: ['ignore', 'pipe', 'pipe'],
+  const child = spawn(program, args, {
+    detached: true,
+    env: { PATH: systemPath },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => {
+      said = (said + chunk.toString('utf8')).slice(0, 2000);
     });
-    let said = '';
-    for (const stream of [child.stdout, child.stderr])
-      stream.on('data', (chunk: Buffer) => {
-        said = (said + chunk.toString('utf8')).slice(0, 2000);
-      });
+  const over = new Promise<{ code: number | null; said: string }>((resolve, reject) => {
     child.once('error', (error: NodeJS.ErrnoException) => reject(startFailure(program, error)));
     child.once('close', (code) => resolve({ code, said: said.trim() }));
-    if (child.pid !== undefined) onStarted(child.pid);
   });
+  if (child.pid !== undefined) onStarted(child.pid);
+  try {
+    return await unlessGivenUp('CRIU', over, { signal: giveUp.signal, deadlineMs });
+  } catch (error) {
+    const isGivenUp =
+      error instanceof CoppiceError && (error.code === 'cancelled' || error.code === 'timeout');
+    if (!isGivenUp || child.exitCode !== null) throw error;
+    return endDump({ child, over, givenUp: error, giveUp, freezer, deadlineMs });
+  }
+}
+
+interface GivenUpDump {
+  readonly child: ChildProcess;
+  readonly over: Promise<{ code: number | null; said: string }>;
+  readonly givenUp: CoppiceError;
+  readonly giveUp: GiveUp;
+  readonly freezer: string;
+  readonly deadlineMs: number;
+}
+
+/**
+ * A process that CRIU has in its hands may be in the middle of code that CRIU put there, and is of no use once CRIU is killed. So it is
+ * waited for, unless the sandbox is to end, or CRIU has had its time.
+ */
+async function endDump({ child, over, givenUp, giveUp, freezer, deadlineMs }: GivenUpDump) {
+  const sinceMs = performance.now();
+  const lastMs = givenUp.code === 'timeout' ? sinceMs : sinceMs + deadlineMs;
+  for (;;) {
+    const ending = endingOf(giveUp.ended);
+    const isDoomed = ending === 'stop' || ending === 'destroy';
+    if (isDoomed || !holdsProcesses(child, freezer)) {
+      await killGroup(child);
+      throw givenUp;
+    }
+    const nowMs = performance.now();
+    if (nowMs >= lastMs) {
+      await killGroup(child);
+      throw new HarmedByDump(givenUp);
+    }
+    if (ending === 'close' && nowMs - sinceMs >= leavesWithinMs) {
+      child.unref();
+      throw new LeftBehind('cancelled', 'CRIU is still at work; the next daemon waits for it', {
+        cause: givenUp,
+      });
+    }
+    const outcome = await Promise.race([over, sleep(lookAgainMs)]);
+    if (outcome !== undefined) return outcome;
+  }
+}
+
+/** CRIU had to be killed with processes of the sandbox in its hands. */
+export class HarmedByDump extends CoppiceError {
+  constructor(cause: CoppiceError) {
+    super('timeout', 'CRIU did not end, with processes of the sandbox in its hands', {
+      hint: 'The sandbox was ended: start it again. Its disk is whole; the driver gvisor keeps memory another way.',
+      cause,
+    });
+  }
+}
+
+/** Looked at while CRIU stands still, lest it takes them meanwhile; where it does, it goes on. */
+function holdsProcesses(child: ChildProcess, freezer: string): boolean {
+  signalGroup(child, 'SIGSTOP');
+  const pids = readFileSync(join(freezer, 'cgroup.procs'), 'latin1').split('\n').filter(Boolean);
+  const holds = pids.some(isTraced);
+  if (holds) signalGroup(child, 'SIGCONT');
+  return holds;
+}
+
+function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+function isTraced(pid: string): boolean {
+  try {
+    return !/^TracerPid:\s*0$/m.test(readFileSync(`/proc/${pid}/status`, 'latin1'));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ESRCH') return false;
+    throw error;
+  }
 }
 
 /** It says first why, and then what it had to give up because of that. That it may have no more descriptors is no reason. */

@@ -14,6 +14,8 @@ export interface LauncherOptions {
   readonly v1Parents: readonly string[];
   /** How many processes wait ready inside cgroups; of use with version 1 only. */
   readonly standbys: number;
+  /** Told of each server that is started. */
+  readonly onStarted?: (pid: number) => void;
 }
 
 export interface LaunchRequest {
@@ -27,6 +29,10 @@ export interface LaunchRequest {
   readonly firstId: number;
   /** What bounds the filesystems in memory. */
   readonly memoryBytes: number;
+  /** The only ones that it runs on; undefined for all. */
+  readonly processors: string | undefined;
+  /** What it sees of its own cgroups, as HomeCgroups names them. */
+  readonly shownCgroups: readonly string[];
   readonly v2Directory: string | null;
   readonly settings: readonly CgroupSetting[];
 }
@@ -165,6 +171,7 @@ export class Launcher {
     // A session of its own: an interrupt typed at the daemon's terminal is not meant for sandboxes.
     const server = spawn(program, args, { detached: true, env: {}, stdio: 'pipe' });
     this.#server = server;
+    if (server.pid !== undefined) this.#options.onStarted?.(server.pid);
     const reader = new LaunchMessageReader();
     let complaint = '';
     server.stdout.on('data', (chunk: Buffer) => {
@@ -235,6 +242,8 @@ const launchFields = (request: LaunchRequest): LaunchFields => [
   ['base', String(request.firstId)],
   ['shm', String(Math.floor(request.memoryBytes / 2))],
   ['tmpfs', String(Math.floor(request.memoryBytes / 8))],
+  ...(request.processors === undefined ? [] : [['processors', request.processors] as const]),
+  ...request.shownCgroups.map((hierarchy) => ['cgroup', hierarchy] as const),
   ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
   ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
 ];

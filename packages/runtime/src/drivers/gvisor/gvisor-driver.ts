@@ -4,20 +4,29 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { makeCgroup, writeCgroupFile } from '../../cgroups/cgroup-files.ts';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
-import type { Driver, DriverHealth, Machine, MachineSpec } from '../../driver.ts';
-import { connectGuest } from '../../guest/connect-guest.ts';
+import {
+  type Driver,
+  type DriverHealth,
+  defaultMemoryMs,
+  type Machine,
+  type MachineSpec,
+} from '../../driver.ts';
+import { connectGuest, connectUnlessGivenUp } from '../../guest/connect-guest.ts';
 import { type Patience, patienceOf } from '../../guest/patience.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
 import { isRunning, type ProcessIdentity, readStarted } from '../../machine/process-identity.ts';
+import { Processors } from '../../machine/processors.ts';
+import type { Bounds } from '../../programs/unless-given-up.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
 import { readRecord, writeRecord } from './gvisor-record.ts';
 import { writeBundle } from './oci-bundle.ts';
 import { overlayLayers } from './overlay-root.ts';
+import { PausedMark } from './paused-mark.ts';
 import { findRunsc, type Platform, probePlatform } from './platform-probe.ts';
-import { Relay } from './relay.ts';
-import { Runsc } from './runsc.ts';
+import { Relay, type RelayOptions } from './relay.ts';
+import { forgetState, Runsc } from './runsc.ts';
 import { sandboxLimits } from './sandbox-limits.ts';
 import { makeShimLayer } from './shim-layer.ts';
 
@@ -29,8 +38,13 @@ export interface GvisorDriverOptions {
   readonly runscProgram?: string;
   /** How long the agent of a sandbox may be silent while something is asked of it. */
   readonly agentAnswerMs?: number;
+  /** How long memory may take to be written, and to be brought back. */
+  readonly memoryMs?: number;
 }
 
+const startMs = 120_000;
+/** Of a sandbox that an earlier daemon left standing still. */
+const resumeMs = 20_000;
 const kernelEndsWithinMs = 2000;
 const lookAgainMs = 5;
 
@@ -54,9 +68,11 @@ export class GvisorDriver implements Driver {
   readonly takesForeignMemory = true;
   readonly needsNetns = true;
   readonly #patience: Patience;
+  readonly #memoryMs: number;
   readonly #options: GvisorDriverOptions;
   /** Of this driver alone: another one takes what it finds among its own for its own. */
   readonly #dir: string;
+  readonly #processors = new Processors();
   readonly #cgroups: HomeCgroups;
   readonly #machines = new Map<string, GvisorMachine>();
   readonly #cleaning = new Map<string, Promise<void>>();
@@ -64,6 +80,7 @@ export class GvisorDriver implements Driver {
 
   constructor(options: GvisorDriverOptions) {
     this.#patience = patienceOf(options.agentAnswerMs);
+    this.#memoryMs = options.memoryMs ?? defaultMemoryMs;
     this.#options = options;
     this.#dir = join(options.home, 'gvisor');
     this.#cgroups = new HomeCgroups(`coppice-${options.homeKey}`);
@@ -103,14 +120,16 @@ export class GvisorDriver implements Driver {
     return undefined;
   }
 
-  start(spec: MachineSpec): Promise<Machine> {
+  start(spec: MachineSpec, signal?: AbortSignal): Promise<Machine> {
     const hasWorkspace = spec.workspaceDir !== undefined;
-    return this.#launch(spec, hasWorkspace, (runsc, { bundleDir }) => runsc.startCommand(spec.id, bundleDir));
+    return this.#launch(spec, hasWorkspace, { signal, deadlineMs: startMs }, (runsc, { bundleDir }) =>
+      runsc.startCommand(spec.id, bundleDir),
+    );
   }
 
   /** Memory of a sandbox with a workspace goes on only where something is mounted there; without one, its own /workspace. */
-  restore(spec: MachineSpec, checkpointDir: string): Promise<Machine> {
-    return this.#launch(spec, true, (runsc, { bundleDir }) =>
+  restore(spec: MachineSpec, checkpointDir: string, signal?: AbortSignal): Promise<Machine> {
+    return this.#launch(spec, true, { signal, deadlineMs: this.#memoryMs }, (runsc, { bundleDir }) =>
       runsc.restoreCommand(spec.id, bundleDir, checkpointDir),
     );
   }
@@ -131,10 +150,11 @@ export class GvisorDriver implements Driver {
     }
     // The daemon before may have died while it held the sandbox still.
     await this.#cgroups.group(spec.id).thaw();
-    if (existsSync(paths.pausedMark)) {
+    const mark = new PausedMark(paths.pausedMark);
+    if (mark.isLeft()) {
       const { runsc } = await this.#prepare();
-      await runsc.resumeIfPaused(spec.id);
-      rmSync(paths.pausedMark, { force: true });
+      await runsc.resumeIfPaused(spec.id, resumeMs);
+      mark.remove();
     }
     return this.#machine(spec.id, identity, record?.relay);
   }
@@ -169,6 +189,7 @@ export class GvisorDriver implements Driver {
   async #launch(
     spec: MachineSpec,
     mountsWorkspace: boolean,
+    bounds: Bounds,
     command: (runsc: Runsc, paths: Paths) => string[],
   ): Promise<Machine> {
     checkSpec(spec);
@@ -198,7 +219,7 @@ export class GvisorDriver implements Driver {
         gateSocket: paths.gateSocket,
         ...this.#options.programs,
       });
-      const relay = await Relay.make({
+      const relayOptions: RelayOptions = {
         program: this.#options.programs.relay,
         socket: paths.socket,
         holdSocket: paths.holdSocket,
@@ -212,11 +233,14 @@ export class GvisorDriver implements Driver {
           workspacePlace === undefined
             ? undefined
             : { place: workspacePlace, directory: spec.workspaceDir, identity: spec.workspaceIdentity },
+        processors: this.#processors.choose(spec.limits.cpus),
+        memoryBytes: spec.limits.memoryBytes,
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
         command: command(runsc, paths),
-      });
-      const { process, relay: own } = await this.#letGo(spec, paths, relay);
-      return await this.#machine(spec.id, process, own);
+      };
+      const relay = await Relay.make(relayOptions, bounds);
+      const { process, relay: own } = await this.#letGo(spec, paths, relay, bounds);
+      return await this.#machine(spec.id, process, own, bounds);
     } catch (error) {
       await this.#cleanUp(spec.id);
       throw error;
@@ -228,6 +252,7 @@ export class GvisorDriver implements Driver {
     spec: MachineSpec,
     paths: Paths,
     relay: Relay,
+    bounds: Bounds,
   ): Promise<{ process: ProcessIdentity; relay: ProcessIdentity }> {
     try {
       const identify = (pid: number): ProcessIdentity => {
@@ -238,7 +263,7 @@ export class GvisorDriver implements Driver {
       const made = { process: identify(relay.pid), relay: identify(relay.ownPid) };
       writeRecord(paths.record, { ...made, waits: true });
       await spec.networkStands;
-      await relay.go();
+      await relay.go(bounds);
       writeRecord(paths.record, made);
       return made;
     } catch (error) {
@@ -251,6 +276,7 @@ export class GvisorDriver implements Driver {
     id: string,
     identity: ProcessIdentity,
     relay: ProcessIdentity | undefined,
+    bounds: Bounds = {},
   ): Promise<Machine> {
     const { runsc } = await this.#prepare();
     const { socket, holdSocket, pausedMark } = this.#paths(id);
@@ -258,12 +284,15 @@ export class GvisorDriver implements Driver {
     const machine: GvisorMachine = new GvisorMachine({
       id,
       pid: identity.pid,
-      guest: await connect(),
+      guest: await connectUnlessGivenUp(connect, bounds),
       connect,
       runsc,
+      relay: this.#options.programs.relay,
+      processors: this.#processors,
       cgroup: this.#cgroups.group(id),
       holdSocket,
-      pausedMark,
+      mark: new PausedMark(pausedMark),
+      memoryMs: this.#memoryMs,
       isAlive: () => isRunning(identity),
       hasRelay: () => relay === undefined || isRunning(relay),
       // Once it was cleaned up after, what has this id is the next machine, which is none of its business.
@@ -290,10 +319,13 @@ export class GvisorDriver implements Driver {
     this.#machines.delete(id);
     const paths = this.#paths(id);
     const group = this.#cgroups.group(id);
+    new PausedMark(paths.pausedMark).isLeft();
     await this.#endKernel(paths);
     await group.kill();
-    const { runsc } = await this.#prepare();
-    await runsc.delete(id);
+    // Nothing runs any more: a runsc that hangs, or is no longer installed, keeps nobody from clearing up.
+    const found = await this.#prepare().catch(() => undefined);
+    if (found === undefined) await forgetState(this.#stateDir, id);
+    else await found.runsc.delete(id);
     await group.remove();
     rmSync(paths.dir, { recursive: true, force: true });
   }
@@ -356,7 +388,11 @@ export class GvisorDriver implements Driver {
       });
     }
     const platform = await probePlatform(program);
-    return { runsc: new Runsc(program, join(this.#dir, 'runsc'), platform.name), platform };
+    return { runsc: new Runsc(program, this.#stateDir, platform.name), platform };
+  }
+
+  get #stateDir(): string {
+    return join(this.#dir, 'runsc');
   }
 
   /** Also those without a record: whoever made them died before it was written. */

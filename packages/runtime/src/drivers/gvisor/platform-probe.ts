@@ -37,7 +37,7 @@ const tryPlatform = async (program: string, platform: string): Promise<string | 
     ];
     // `do` runs a program in a sandbox over the machine's own files, writing nothing of them.
     await runProgram([program, ...args, 'do', '--force-overlay', 'true'], {
-      signal: AbortSignal.timeout(deadlineMs),
+      deadlineMs,
     });
     return undefined;
   } catch (error) {
@@ -49,7 +49,7 @@ const tryPlatform = async (program: string, platform: string): Promise<string | 
 
 /** Starts a sandbox on each platform until one works, each within a deadline. */
 export const probePlatform = async (program: string): Promise<Platform> => {
-  const { stdout } = await runProgram([program, '--version']);
+  const { stdout } = await runProgram([program, '--version'], { deadlineMs });
   const version = stdout.split('\n')[0]?.replace('runsc version ', '').trim() ?? 'unknown';
   const passedOver: string[] = [];
   for (const name of candidates) {

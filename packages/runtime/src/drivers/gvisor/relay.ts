@@ -5,6 +5,8 @@ import { setImmediate as afterReads } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { atSocket } from '../../guest/socket-path.ts';
 import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
+import { killGroup } from '../../programs/run-program.ts';
+import { type Bounds, unlessGivenUp } from '../../programs/unless-given-up.ts';
 
 interface RelayWorkspace {
   readonly place: string;
@@ -29,6 +31,10 @@ export interface RelayOptions {
   /** Where it shows what becomes its /workspace, likewise. */
   readonly workspace?: RelayWorkspace | undefined;
   readonly cgroupFiles: readonly string[];
+  /** The only ones that it runs on, and so those that it has; undefined for all. */
+  readonly processors: string | undefined;
+  /** As much as programs are told that there is. */
+  readonly memoryBytes: number;
   /** Starts the sandbox, by way of the gate. */
   readonly command: readonly string[];
 }
@@ -54,6 +60,8 @@ export class Relay {
       ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
       ...['--image', options.imageDir, '--tmp', options.tmpDir],
       ...(options.workspace === undefined ? [] : workspaceArgs(options.workspace)),
+      ...(options.processors === undefined ? [] : ['--processors', options.processors]),
+      ...['--memory', String(options.memoryBytes)],
       ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
       ...['--', ...options.command],
     ];
@@ -77,13 +85,15 @@ export class Relay {
   }
 
   /** The sandbox is made when this returns. Nothing inside runs before `go`; `drop` one that shall not. */
-  static async make(options: RelayOptions): Promise<Relay> {
+  static async make(options: RelayOptions, bounds: Bounds): Promise<Relay> {
     const relay = new Relay(options);
     try {
-      relay.#pid = Number(await relay.#hear(/^made (\d+)$/));
+      relay.#pid = Number(await relay.#hear(/^made (\d+)$/, bounds));
       return relay;
     } catch (error) {
       relay.drop();
+      // It may not have got as far as the cgroup by which all else of it is found.
+      await killGroup(relay.#child);
       throw error;
     }
   }
@@ -99,10 +109,10 @@ export class Relay {
   }
 
   /** Lets it run. */
-  async go(): Promise<void> {
+  async go(bounds: Bounds): Promise<void> {
     this.#child.stdin.write('g');
     try {
-      await this.#hear(/^(ready)$/);
+      await this.#hear(/^(ready)$/, bounds);
     } finally {
       this.drop();
     }
@@ -115,11 +125,15 @@ export class Relay {
   }
 
   /** What the pattern picks out of its next line. */
-  async #hear(expected: RegExp): Promise<string> {
+  async #hear(expected: RegExp, bounds: Bounds): Promise<string> {
     const said = new Promise<string>((resolve) => {
       this.#child.stdout.once('data', (chunk: Buffer) => resolve(chunk.toString('utf8').trim()));
     });
-    const heard = await Promise.race([said, this.#over]);
+    const heard = await unlessGivenUp(
+      'the start of the sandbox by runsc',
+      Promise.race([said, this.#over]),
+      bounds,
+    );
     const picked = expected.exec(heard)?.[1];
     if (picked !== undefined) return picked;
     // What was written to stderr before has arrived, and is read in this turn of the event loop.
@@ -142,31 +156,19 @@ export interface RelayHold {
   release(): void;
 }
 
-export const holdRelay = (holdSocket: string, deadlineMs = 30_000): Promise<RelayHold> =>
-  atSocket(holdSocket, (path) => hold(path, deadlineMs));
+export const holdRelay = (holdSocket: string, bounds: Bounds): Promise<RelayHold> =>
+  atSocket(holdSocket, (path) => hold(path, bounds));
 
-const hold = async (holdSocket: string, deadlineMs: number): Promise<RelayHold> => {
+const hold = async (holdSocket: string, { signal, deadlineMs = 30_000 }: Bounds): Promise<RelayHold> => {
   const socket: Socket = connect(holdSocket);
+  const held = new Promise<void>((resolve, reject) => {
+    socket.once('data', () => resolve());
+    socket.once('error', (cause) =>
+      reject(new CoppiceError('unavailable', 'the relay of the sandbox cannot be reached', { cause })),
+    );
+  });
   try {
-    await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(
-        () =>
-          reject(
-            new CoppiceError('timeout', 'the sandbox did not take its input in time', {
-              hint: 'It may be out of memory or CPU; try again.',
-            }),
-          ),
-        deadlineMs,
-      );
-      socket.once('data', () => {
-        clearTimeout(timer);
-        resolve();
-      });
-      socket.once('error', (cause) => {
-        clearTimeout(timer);
-        reject(new CoppiceError('unavailable', 'the relay of the sandbox cannot be reached', { cause }));
-      });
-    });
+    await unlessGivenUp('the wait for the sandbox to take its input', held, { signal, deadlineMs });
   } catch (error) {
     socket.destroy();
     throw error;

@@ -1,6 +1,13 @@
-import { statfs } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { readdir, rm, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { runProgram } from '../../programs/run-program.ts';
+import type { Bounds } from '../../programs/unless-given-up.ts';
+
+/** For what takes milliseconds on a machine at rest. */
+const commandMs = 60_000;
+const deleteMs = 20_000;
 
 const fullBelowBytes = 32 * 1024 * 1024;
 
@@ -8,6 +15,14 @@ const fullBelowBytes = 32 * 1024 * 1024;
 const isFull = async (directory: string): Promise<boolean> => {
   const { bavail, bsize } = await statfs(directory);
   return bavail * bsize < fullBelowBytes;
+};
+
+/** What runsc keeps of a sandbox, removed without it. */
+export const forgetState = async (stateDir: string, id: string): Promise<void> => {
+  if (!existsSync(stateDir)) return;
+  for (const name of await readdir(stateDir))
+    if (name.startsWith(`${id}_`) || name === `runsc-${id}.sock`)
+      await rm(join(stateDir, name), { recursive: true, force: true });
 };
 
 /** The commands of runsc for the sandboxes of one home. */
@@ -32,24 +47,33 @@ export class Runsc {
     return this.#command('restore', '--detach', '--bundle', bundleDir, '--image-path', imageDir, id);
   }
 
-  async pause(id: string): Promise<void> {
-    await runProgram(this.#command('pause', id));
+  async pause(id: string, signal?: AbortSignal): Promise<void> {
+    await runProgram(this.#command('pause', id), { signal, deadlineMs: commandMs });
   }
 
   async resume(id: string): Promise<void> {
-    await runProgram(this.#command('resume', id));
+    await runProgram(this.#command('resume', id), { deadlineMs: commandMs });
   }
 
   /** Lets a sandbox go on that may or may not stand still. */
-  async resumeIfPaused(id: string): Promise<void> {
-    await runProgram(this.#command('resume', id), { accept: [128] });
+  async resumeIfPaused(id: string, deadlineMs = commandMs): Promise<void> {
+    await runProgram(this.#command('resume', id), { accept: [128], deadlineMs });
   }
 
   /** The sandbox goes on afterwards. Not compressed: that costs more time than it saves, and clones share plain pages. */
-  async checkpoint(id: string, imageDir: string): Promise<void> {
+  async checkpoint(
+    id: string,
+    imageDir: string,
+    { signal, deadlineMs, onStarted }: Bounds & { readonly onStarted: (pid: number) => void },
+  ): Promise<void> {
     const options = ['--leave-running', '--compression=none', '--image-path', imageDir];
     const command = this.#command('checkpoint', ...options, id);
-    const { exitCode, stderr } = await runProgram(command, { accept: [128] });
+    const { exitCode, stderr } = await runProgram(command, {
+      accept: [128],
+      signal,
+      onStarted,
+      ...(deadlineMs === undefined ? {} : { deadlineMs }),
+    });
     if (exitCode === 0) return;
     if (/no space left|disk quota exceeded/i.test(stderr) || (await isFull(imageDir))) {
       throw new CoppiceError('no_space', `there is no room for the memory of sandbox ${id}`, {
@@ -69,9 +93,17 @@ export class Runsc {
     throw new CoppiceError('internal', `the memory of sandbox ${id} was not written: ${stderr.trim()}`);
   }
 
-  /** Kills and forgets it; a sandbox that is not known is no failure. */
+  /**
+   * Forgets a sandbox whose processes have ended; one that is not known is no failure. Where runsc does not do it in time, its files
+   * are removed for it: nothing else is left of a sandbox whose cgroup, mounts and network are not runsc's.
+   */
   async delete(id: string): Promise<void> {
-    await runProgram(this.#command('delete', '--force', id), { accept: [128] });
+    try {
+      await runProgram(this.#command('delete', '--force', id), { accept: [128], deadlineMs: deleteMs });
+    } catch (error) {
+      if (!(error instanceof CoppiceError) || error.code !== 'timeout') throw error;
+      await forgetState(this.#stateDir, id);
+    }
   }
 
   #command(verb: string, ...args: string[]): [string, ...string[]] {

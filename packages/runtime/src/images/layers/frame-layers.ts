@@ -3,16 +3,18 @@ import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { mountPlaces } from '../../machine/mount-places.ts';
-import { hostnameLink, synthesisedFiles } from '../host-etc.ts';
+import { hostnameLink, hostsLink, synthesisedFiles } from '../host-etc.ts';
+import type { ImageSettings } from '../oci/image-settings.ts';
+import { imageUser } from './image-user.ts';
 import type { LayerStack } from './layer-stack.ts';
 
 /** The lowest of all layers, the same for every image. Grows a number when what is in it changes. */
-export const groundName = 'ground-1';
+export const groundName = 'ground-2';
 
 const groundDirectories = [
   ...['proc', 'sys', 'dev', 'run', 'etc'].map((path) => ({ path, mode: 0o755, owner: 0 })),
   { path: 'tmp', mode: 0o1777, owner: 0 },
-  { path: 'workspace', mode: 0o755, owner: 1000 },
+  { path: 'workspace', mode: 0o755, owner: 0 },
 ];
 
 /** What every sandbox needs and many images lack: it shows where no layer of the image has something of that name. */
@@ -53,7 +55,11 @@ export function checkMountPoints(stack: LayerStack): void {
  * The topmost layer of an image: what names other machines in /etc, and the directories that the overlay of the image's own
  * layers would show wrongly. It is no part of the image, and leaves it as it came when it is pushed on.
  */
-export function makeRoof(directory: string, stack: LayerStack, workingDir?: string): void {
+export function makeRoof(
+  directory: string,
+  stack: LayerStack,
+  { workingDir, user }: Pick<ImageSettings, 'workingDir' | 'user'> = {},
+): void {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const made = new Set<string>(['']);
   const root = stack.directoryAttributes('');
@@ -70,14 +76,18 @@ export function makeRoof(directory: string, stack: LayerStack, workingDir?: stri
   // Where an image says that its processes start, they do, whether or not a layer has it.
   const missing = workingDir === undefined ? undefined : missingDirectory(stack, workingDir);
   if (missing !== undefined) make(missing);
+  const owner = user === undefined ? { uid: 0, gid: 0 } : imageUser(stack, user);
+  // Git and others refuse a directory that is not of the user who works there; the ground's is root's.
+  if (owner.uid !== 0 && stack.parts('workspace').length === 0) {
+    mkdirSync(join(directory, 'workspace'), { mode: 0o755, recursive: true });
+    chownSync(join(directory, 'workspace'), owner.uid, owner.gid);
+  }
   const [etc] = stack.parts('etc');
   if (etc === undefined || etc.stats.isDirectory()) {
     make('etc');
-    const [link, target] = hostnameLink;
-    symlinkSync(target, join(directory, link));
+    for (const [link, target] of [hostnameLink, hostsLink]) symlinkSync(target, join(directory, link));
     for (const { path, text, mode } of synthesisedFiles)
-      if (path === 'etc/hosts' || path === 'etc/resolv.conf')
-        writeFileSync(join(directory, path), text, { mode, flag: 'wx' });
+      if (path === 'etc/resolv.conf') writeFileSync(join(directory, path), text, { mode, flag: 'wx' });
   }
   for (const { place, path } of attributes.reverse()) {
     const stats = stack.directoryAttributes(path);

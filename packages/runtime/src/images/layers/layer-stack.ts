@@ -1,4 +1,4 @@
-import { lstatSync, type Stats } from 'node:fs';
+import { closeSync, constants, lstatSync, openSync, readSync, type Stats } from 'node:fs';
 import type { Layer } from './layer-store.ts';
 
 /** One of the layers of an image, as it lies on the disk. */
@@ -55,6 +55,22 @@ export class LayerStack {
       if (hides) break;
     }
     return found;
+  }
+
+  /** The beginning of a file that the image shows at a path; undefined where it shows none. */
+  text(path: string, limitBytes: number): string | undefined {
+    const [top] = this.parts(path);
+    if (top?.stats.isFile() !== true) return undefined;
+    const file = openSync(
+      `${this.#layers[top.index]!.directory}/${path}`,
+      constants.O_RDONLY | constants.O_NOFOLLOW,
+    );
+    try {
+      const bytes = Buffer.alloc(Math.min(top.stats.size, limitBytes));
+      return bytes.toString('utf8', 0, readSync(file, bytes));
+    } finally {
+      closeSync(file);
+    }
   }
 
   /** How a directory must look: as the topmost layer has it that names it. */

@@ -165,7 +165,7 @@ const setEnv = defineTool({
   name: 'set_env',
   title: 'Set environment variables',
   description:
-    'Variables for every later command of the workspace and of its forks; values are never shown again. Use it for tokens: GIT_TOKEN (or GIT_USERNAME and GIT_PASSWORD) is what the git tools log in with. Do not use it for one command (exec has env).',
+    'Variables for every later command of the workspace and of its forks; values are never shown again. Those of names that end in TOKEN, SECRET, PASSWORD or API_KEY are masked in answers. Use it for tokens: GIT_TOKEN (or GIT_USERNAME and GIT_PASSWORD) is what the git tools log in with. Do not use it for one command (exec has env).',
   actions: ['updateSandbox'],
   annotations: settling,
   input: z.strictObject({

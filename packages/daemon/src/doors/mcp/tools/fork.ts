@@ -5,8 +5,8 @@ import {
   type Forked,
   forkSnapshotSchema,
   nameSchema,
-  refSchema,
   type Snapshot,
+  snapshotRefSchema,
 } from '@coppice/protocol';
 import { z } from 'zod';
 import { workspaceId } from '../fields.ts';
@@ -14,7 +14,7 @@ import { additive, defineTool, type Tool } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 import { forkedFromSchema, workspaceOf, workspaceSchema } from '../workspace-view.ts';
 
-const snapshotName = refSchema.describe(
+const snapshotName = snapshotRefSchema.describe(
   'Name (or id) of the snapshot to grow from; make one with snapshot_create.',
 );
 const next = {

@@ -13,7 +13,9 @@ const existing = async (
   context: ToolContext,
   name: string,
 ): Promise<{ sandbox: Sandbox; golden: Snapshot | undefined } | undefined> => {
-  const sandbox = (await context.visible()).find((candidate) => candidate.name === name);
+  const sandbox = (await context.visible()).find(
+    (candidate) => candidate.name === name && candidate.project === context.project,
+  );
   if (sandbox === undefined) return undefined;
   const { items: snapshots } = await context.call('listSandboxSnapshots', {
     params: { sandbox: sandbox.id },

@@ -1,10 +1,10 @@
-import { nameSchema, refSchema, type Snapshot } from '@coppice/protocol';
+import { nameSchema, type Snapshot, snapshotRefSchema } from '@coppice/protocol';
 import { z } from 'zod';
 import { workspaceId } from '../fields.ts';
 import { additive, defineTool, readOnly, replacing, type Tool } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 
-const snapshotName = refSchema.describe('Name (or id) of a snapshot of this workspace.');
+const snapshotName = snapshotRefSchema.describe('Name (or id) of a snapshot of this workspace.');
 const unknownSnapshot = {
   not_found: 'Call snapshot_list to see the snapshots, or workspace_list for the workspaces.',
 };

@@ -1,4 +1,10 @@
-import { CoppiceError, environmentSchema, nameSchema, refSchema, type Snapshot } from '@coppice/protocol';
+import {
+  CoppiceError,
+  environmentSchema,
+  nameSchema,
+  type Snapshot,
+  snapshotRefSchema,
+} from '@coppice/protocol';
 import { z } from 'zod';
 import { runCommand } from '../command-result.ts';
 import {
@@ -37,7 +43,7 @@ type TaskResult = z.infer<typeof taskResult>;
 
 const input = z.strictObject({
   golden_workspace: workspaceId,
-  snapshot_name: refSchema.default('golden'),
+  snapshot_name: snapshotRefSchema.default('golden'),
   tasks: z.array(taskInput).min(1).max(20),
   env_vars: environmentSchema.optional().describe('For every task.'),
   merge_strategy: mergeStrategy.optional(),

@@ -1,0 +1,1 @@
+"""Projects of Coppice in the words of NovaOS. See docs/projects.md."""

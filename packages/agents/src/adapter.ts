@@ -1,0 +1,81 @@
+import type { EventDraft, RunEventType } from '@coppice/protocol';
+
+/** Something that an agent did, before it has a number. */
+export type AgentEvent = {
+  [T in RunEventType]: { readonly type: T; readonly data: EventDraft<T> };
+}[RunEventType];
+
+/** What the agent is started for, and where. */
+export interface AgentTask {
+  readonly runId: string;
+  readonly task: string;
+  readonly cwd: string;
+  readonly model: string | null;
+  /** The command of `command` agents. */
+  readonly command?: string | readonly string[] | undefined;
+}
+
+/** How its process is started in the sandbox. */
+export interface Launch {
+  readonly command: string | readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Written before the start, below the home directory of the agent's user. */
+  readonly files: readonly { readonly path: string; readonly text: string }[];
+}
+
+/** A message on its way to an agent. */
+export interface Outgoing {
+  readonly id: string;
+  readonly text: string;
+}
+
+/**
+ * What follows from something that happened. An adapter does nothing itself: whoever drives it writes down the events and its new state
+ * together, and only then gives the input to the agent. So the death of the daemon at any moment loses and doubles nothing.
+ */
+export interface Reaction {
+  readonly events?: readonly AgentEvent[];
+  /** Lines for the standard input of the agent, without their ends. */
+  readonly input?: readonly string[];
+  /** Messages that the agent has taken, and how. */
+  readonly taken?: readonly { readonly id: string; readonly via: 'steer' | 'prompt' }[];
+  /** Messages that it refused: they are held until its turn ends. */
+  readonly refused?: readonly string[];
+  /** It can be given its first prompt. */
+  readonly ready?: boolean;
+  readonly turnEnded?: { readonly stopReason: string };
+  /** It does not work any more as it should: its process is to be started again. */
+  readonly broken?: string;
+  /** An answer to a ping. */
+  readonly pong?: string;
+}
+
+export type Steering = 'native' | 'none';
+
+/**
+ * Speaks with one agent: it turns lines that the agent writes into what happened, and what is wanted of the agent into lines. Lines from
+ * agents are hostile input.
+ */
+export interface AgentAdapter {
+  /** Its messages are fetched by a program inside, and not written into its input. */
+  readonly fetchesMessages: boolean;
+  /** What `line` is given: each line, or all that came at once. */
+  readonly framing: 'lines' | 'chunks';
+  readonly steering: Steering;
+  /** It can go on with a session after its process ended. */
+  readonly canResume: boolean;
+  /** All that it knows, as JSON: another adapter that is made with it goes on. */
+  readonly state: unknown;
+  launch(task: AgentTask): Launch;
+  /** After its process was started, for the first time or again. */
+  open(task: AgentTask): Reaction;
+  line(stream: 'stdout' | 'stderr', line: string): Reaction;
+  /** A turn. Only while none is under way. */
+  prompt(message: Outgoing): Reaction;
+  /** Into the turn that is under way; undefined where the agent has no way for that. */
+  steer(message: Outgoing): Reaction | undefined;
+  /** Ends the turn that is under way. */
+  interrupt(): Reaction;
+  /** Whether its loop answers; undefined where it cannot be asked. */
+  ping(token: string): Reaction | undefined;
+}

@@ -1,0 +1,3 @@
+export * from './adapter.ts';
+export * from './create-adapter.ts';
+export * from './profiles.ts';

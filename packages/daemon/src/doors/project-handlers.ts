@@ -1,0 +1,85 @@
+import type { DoorServices } from '../door-services.ts';
+import type { Handlers } from './call.ts';
+
+type ProjectHandlers = Pick<
+  Handlers,
+  | 'listProjects'
+  | 'summariseProjects'
+  | 'compareProjects'
+  | 'createProject'
+  | 'getProject'
+  | 'limitProject'
+  | 'killProject'
+  | 'deployAgent'
+  | 'changeAgent'
+  | 'runAgent'
+  | 'listProjectRuns'
+  | 'reportMetric'
+  | 'writeProjectNote'
+  | 'listLedger'
+  | 'evaluateProject'
+  | 'promoteProject'
+  | 'startExperiment'
+  | 'getExperiment'
+  | 'completeExperiment'
+  | 'scoreTrial'
+  | 'takeProjectSnapshot'
+  | 'listProjectSnapshots'
+  | 'restoreProjectSnapshot'
+  | 'listAgentTypes'
+  | 'listProduction'
+  | 'changeProductionAgent'
+  | 'runProductionAgent'
+  | 'rollBack'
+  | 'listWebhooks'
+  | 'addWebhook'
+  | 'removeWebhook'
+>;
+
+/** Of projects and of production. */
+export function projectHandlers(services: DoorServices): ProjectHandlers {
+  const { service, evaluator, production, snapshots, notifier, finder } = services.projects;
+  return {
+    listProjects: async () => ({ items: service.list() }),
+    summariseProjects: async () => service.summary(),
+    compareProjects: async ({ query }) => service.compare(query.a, query.b),
+    createProject: async ({ body }) => service.create(body),
+    getProject: async ({ params }) => service.get(params.project),
+    limitProject: ({ params, body }) => service.limit(params.project, body),
+    killProject: ({ params, query }) => service.kill(params.project, query.delete === 'true'),
+    deployAgent: ({ params, body }) => service.deploy(params.project, body),
+    changeAgent: async ({ params, body }) => service.changeAgent(params.project, params.agent, body.status),
+    runAgent: async ({ params }) => service.run(params.project, params.agent),
+    listProjectRuns: async ({ params }) => ({ items: service.runs(params.project) }),
+    reportMetric: async ({ params, body }) => service.report(params.project, body),
+    writeProjectNote: async ({ params, body }) => {
+      service.note(params.project, body);
+      return {};
+    },
+    listLedger: async ({ params, query }) => ({ items: service.ledger(params.project, query) }),
+    evaluateProject: ({ params, body }) => evaluator.evaluate(finder.get(params.project), body),
+    promoteProject: ({ params, body, principal }) =>
+      production.promote(params.project, body.digest, principal?.tokenId ?? 'home'),
+    startExperiment: ({ params, body }) => service.startExperiment(params.project, body),
+    getExperiment: async ({ params }) => service.experiment(params.project, params.experiment),
+    completeExperiment: async ({ params, body }) => service.complete(params.project, params.experiment, body),
+    scoreTrial: async ({ params, body }) => service.score(params.project, params.experiment, body),
+    takeProjectSnapshot: ({ params, body }) => snapshots.take(params.project, body.name),
+    listProjectSnapshots: async ({ params }) => ({ items: snapshots.list(params.project) }),
+    restoreProjectSnapshot: async ({ params }) => {
+      await snapshots.restore(params.project, params.snapshot);
+      return service.get(params.project);
+    },
+    listAgentTypes: async () => ({ items: service.types() }),
+    listProduction: async () => ({ items: production.list() }),
+    changeProductionAgent: ({ params, body }) => production.change(params.agent, body),
+    runProductionAgent: async ({ params }) => ({ items: production.runLane(params.agent) }),
+    rollBack: async ({ params, body }) => production.rollBack(params.agent, body.reason),
+    listWebhooks: async () => ({ items: notifier.list() }),
+    addWebhook: async ({ body }) => notifier.add(body.url, body.secret),
+    removeWebhook: async ({ query }) => {
+      notifier.remove(query.url);
+      return {};
+    },
+  };
+}

@@ -1,0 +1,178 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AgentType, type ProjectStore, type RunRecord } from '@coppice/projects';
+import type { ExperimentRunner } from './experiment-runner.ts';
+import type { Metered, RunBook, Settled } from './run-book.ts';
+import type { TrialJudge } from './trial-judge.ts';
+import { micros } from './views.ts';
+import type { WorkOrder, WorkOutcome } from './work-order.ts';
+
+export interface ProjectBookParts {
+  readonly store: ProjectStore;
+  readonly experiments: ExperimentRunner;
+  readonly judge: TrialJudge;
+  readonly workspaceOf: (projectId: string) => string;
+  readonly now: () => number;
+  /** Nothing of such a project is to change for now. */
+  readonly isHeld: (projectId: string) => boolean;
+}
+
+/** The runs of projects: of agents that are tried out, and of trials. */
+export class ProjectBook implements RunBook {
+  readonly #parts: ProjectBookParts;
+
+  constructor(parts: ProjectBookParts) {
+    this.#parts = parts;
+  }
+
+  open(): RunRecord[] {
+    const { store, isHeld } = this.#parts;
+    return (['running', 'starting'] as const)
+      .flatMap((state) => store.runs.all({ state }, 'ORDER BY started_ms'))
+      .filter(({ projectId }) => !isHeld(projectId));
+  }
+
+  unswept(): RunRecord[] {
+    return this.#parts.store.runs.all({ state: 'ended' }, 'AND sandbox_id IS NOT NULL');
+  }
+
+  get(id: string): RunRecord | undefined {
+    return this.#parts.store.runs.one({ id });
+  }
+
+  update(id: string, changes: Partial<RunRecord>): void {
+    this.#parts.store.runs.update({ id }, changes);
+  }
+
+  orderOf(run: RunRecord): ReturnType<RunBook['orderOf']> {
+    const { store, experiments, now } = this.#parts;
+    const project = store.projects.one({ id: run.projectId });
+    if (project?.status !== 'active') return { exit: 'cancelled', why: 'the project has ended' };
+    if (project.capMicros !== null && store.sums(project.id).costMicros >= project.capMicros)
+      return { exit: 'limit:cost', why: 'the cap of the project is used up' };
+    if (project.endsMs !== null && now() > project.endsMs)
+      return { exit: 'limit:time', why: 'the time of the project is over' };
+    if (run.trial !== null) return experiments.orderOf(run);
+    const agent = store.agents.one({ id: run.agentId });
+    if (agent === undefined || agent.status === 'killed')
+      return { exit: 'cancelled', why: 'the agent was killed' };
+    const type = AgentType.read(agent.typeFile, agent.type);
+    return {
+      type,
+      config: agent.config,
+      ...(run.fromSnapshot === null ? {} : { from: run.fromSnapshot }),
+      timeS: type.file.limits.time_s,
+      projectId: run.projectId,
+      agentId: run.agentId,
+      runId: run.id,
+    };
+  }
+
+  meter(run: RunRecord, metered: Metered): void {
+    const { store, now } = this.#parts;
+    const before = store.metered(run.id);
+    if (metered.micros === before.micros && metered.tokens === before.tokens) return;
+    store.ledger.insert(
+      {
+        atMs: now(),
+        projectId: run.projectId,
+        agentId: run.agentId,
+        runId: run.id,
+        kind: 'cost',
+        micros: metered.micros - before.micros,
+        tokens: metered.tokens - before.tokens,
+        source: 'gateway',
+        evidence: `${metered.calls} calls`,
+        key: `gateway:${run.id}:${metered.calls}:${metered.micros}:${metered.tokens}`,
+      },
+      true,
+    );
+  }
+
+  keeps(run: RunRecord, outcome: WorkOutcome): boolean {
+    return run.trial === null ? outcome.exit !== 'infra' : this.#parts.experiments.keeps(run);
+  }
+
+  async evaluate(
+    run: RunRecord,
+    order: WorkOrder,
+    outcome: WorkOutcome,
+  ): Promise<WorkOutcome & { score: number | null }> {
+    const { judge, store, now, experiments } = this.#parts;
+    const evaluator = run.trial === null ? order.type.file.evaluator : experiments.evaluatorOf(run);
+    const judged = await judge.judge(evaluator, order, run.sandboxId!, outcome);
+    if (judged.micros > 0 || judged.tokens > 0)
+      store.ledger.insert(
+        {
+          atMs: now(),
+          projectId: run.projectId,
+          agentId: run.agentId,
+          runId: run.id,
+          kind: 'cost',
+          micros: judged.micros,
+          tokens: judged.tokens,
+          source: 'judge',
+          key: `judge:${run.id}:${run.attempt}`,
+        },
+        true,
+      );
+    if (judged.passed)
+      return {
+        ...outcome,
+        summary: run.trial === null ? outcome.summary : judged.reason,
+        score: judged.score,
+      };
+    const exit = outcome.exit === 'ok' ? 'failed' : outcome.exit;
+    return { ...outcome, exit, summary: judged.reason || outcome.summary, score: judged.score };
+  }
+
+  settle(run: RunRecord, settled: Settled): void {
+    const { store, experiments, now } = this.#parts;
+    const nowMs = now();
+    if (settled.output !== '') this.#keepOutput(run, settled);
+    store.transaction(() => {
+      if (store.runs.one({ id: run.id })?.state === 'ended') return;
+      store.runs.update(
+        { id: run.id },
+        {
+          state: 'ended',
+          exit: settled.exit,
+          summary: settled.summary,
+          endSnapshot: settled.endSnapshot,
+          endedMs: nowMs,
+          // It still has to go, also where its id was not written down yet.
+          sandboxId: run.sandboxId ?? run.id,
+        },
+      );
+      this.#bookReport(run, settled, nowMs);
+      if (run.trial !== null) experiments.settleTrial(run, settled, nowMs);
+      store.projects.update({ id: run.projectId }, { activeMs: nowMs, forgotten: 0 });
+    });
+  }
+
+  /** What the agent says of itself, with itself as the source. What trials earn is no revenue: they are tries. */
+  #bookReport(run: RunRecord, { report }: Settled, atMs: number): void {
+    const { store } = this.#parts;
+    const source = `agent:${run.agentId}`;
+    const common = { atMs, projectId: run.projectId, agentId: run.agentId, runId: run.id, source };
+    for (const [kind, dollars] of [
+      ['cost', report.costUsd],
+      ['revenue', run.trial === null ? report.revenueUsd : 0],
+    ] as const)
+      if (dollars > 0)
+        store.ledger.insert(
+          { ...common, kind, micros: micros(dollars), key: `report:${run.id}:${kind}` },
+          true,
+        );
+    for (const [name, value] of Object.entries(report.metrics))
+      store.metrics.insert({ ...common, name, value, key: `report:${run.id}:${name}` }, true);
+    for (const text of report.notes)
+      store.notes.insert({ atMs, projectId: run.projectId, agentId: run.agentId, text, source });
+  }
+
+  #keepOutput(run: RunRecord, { output }: Settled): void {
+    const directory = this.#parts.workspaceOf(run.projectId);
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    writeFileSync(join(directory, `${run.id}.txt`), output, { mode: 0o600 });
+  }
+}

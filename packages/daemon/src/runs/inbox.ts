@@ -1,0 +1,123 @@
+import { CoppiceError, type IdSource, type TellRun } from '@coppice/protocol';
+import type { RunMessageRecord } from '../db/run-message-table.ts';
+import type { State } from '../db/state.ts';
+import type { RunEntry, RunLog } from './run-log.ts';
+
+const mostWaiting = 1000;
+
+export interface InboxParts {
+  readonly state: State;
+  readonly log: RunLog;
+  readonly ids: IdSource;
+  readonly now: () => number;
+}
+
+/** Messages to a run, each in the state that is proven: accepted, sent, delivered, expired. None goes back. */
+export class Inbox {
+  readonly #parts: InboxParts;
+
+  constructor(parts: InboxParts) {
+    this.#parts = parts;
+  }
+
+  accept(
+    runId: string,
+    { key = null, from, expires_in_s, ...input }: TellRun | (Omit<TellRun, 'key'> & { key?: string | null }),
+  ): RunMessageRecord {
+    const { state, log, ids, now } = this.#parts;
+    const known = key === null ? undefined : state.runMessages.byKey(runId, key);
+    if (known !== undefined) return known;
+    return log.commit(runId, (entry) => {
+      if (state.runMessages.inState(runId, 'accepted').length >= mostWaiting)
+        throw new CoppiceError(
+          'limit_reached',
+          `${mostWaiting} messages to run ${entry.run.name} wait already`,
+          {
+            hint: `Look at them (\`coppice agent show ${entry.run.name}\`), and at whether the agent works.`,
+          },
+        );
+      const acceptedAtMs = now();
+      const message = state.runMessages.insert({
+        ...input,
+        id: ids.next('message'),
+        runId,
+        key,
+        sender: from,
+        state: 'accepted',
+        via: null,
+        note: null,
+        acceptedAtMs,
+        sentAtMs: null,
+        deliveredAtMs: null,
+        expiresAtMs: expires_in_s === undefined ? null : acceptedAtMs + expires_in_s * 1000,
+      });
+      entry.emit('message.accepted', 'user', {
+        message_id: message.id,
+        kind: message.kind,
+        urgency: message.urgency,
+        from,
+        text: message.text,
+      });
+      return message;
+    });
+  }
+
+  /** In the transaction of who has it on its way: nothing is given to the agent before this is written down. */
+  onItsWay(entry: RunEntry, { id }: RunMessageRecord, via: string): void {
+    this.#of(entry, id);
+    this.#parts.state.runMessages.update(id, { via });
+  }
+
+  sent(entry: RunEntry, id: string, via: string): void {
+    const message = this.#of(entry, id);
+    if (message.state !== 'accepted') return;
+    this.#parts.state.runMessages.update(id, { state: 'sent', via, sentAtMs: this.#parts.now() });
+    entry.emit('message.sent', 'daemon', { message_id: id, via });
+  }
+
+  /** It did not get there that way after all: it waits again. */
+  returned(entry: RunEntry, id: string): void {
+    const message = this.#of(entry, id);
+    if (message.state === 'accepted') this.#parts.state.runMessages.update(id, { via: null });
+  }
+
+  delivered(entry: RunEntry, id: string, via: string, source: 'gateway' | 'agent'): void {
+    const message = this.#of(entry, id);
+    if (message.state === 'delivered' || message.state === 'expired') return;
+    const atMs = this.#parts.now();
+    if (message.state === 'accepted') this.sent(entry, id, via);
+    this.#parts.state.runMessages.update(id, { state: 'delivered', deliveredAtMs: atMs });
+    const latency_ms = atMs - message.acceptedAtMs;
+    entry.emit('message.delivered', source, { message_id: id, via, latency_ms });
+    entry.emit('agent.message_injected', source, { message_id: id, via, latency_ms });
+  }
+
+  expire(entry: RunEntry, id: string, note: string): void {
+    const message = this.#of(entry, id);
+    if (message.state === 'delivered' || message.state === 'expired') return;
+    this.#parts.state.runMessages.update(id, { state: 'expired', note });
+    entry.emit('message.expired', 'daemon', { message_id: id, note });
+  }
+
+  /** Those whose time is over, and all of them where the run has ended. */
+  expireOld(entry: RunEntry, hasEnded: boolean): void {
+    const nowMs = this.#parts.now();
+    for (const message of this.#parts.state.runMessages.inState(entry.run.id, 'accepted')) {
+      if (hasEnded) this.expire(entry, message.id, 'the run ended');
+      else if (message.via === null && message.expiresAtMs !== null && message.expiresAtMs <= nowMs)
+        this.expire(entry, message.id, 'its time was over');
+    }
+  }
+
+  /** Those that nothing was done for yet: the highest priority first, then the oldest. */
+  waiting(runId: string): RunMessageRecord[] {
+    return this.#parts.state.runMessages.inState(runId, 'accepted').filter(({ via }) => via === null);
+  }
+
+  #of(entry: RunEntry, id: string): RunMessageRecord {
+    const message = this.#parts.state.runMessages.byId(id);
+    if (message === undefined || message.runId !== entry.run.id)
+      throw new CoppiceError('not_found', `run ${entry.run.name} has no message ${id}`);
+    return message;
+  }
+}

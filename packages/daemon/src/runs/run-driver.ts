@@ -1,0 +1,479 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type AgentAdapter, createAdapter, profiles, type Reaction } from '@coppice/agents';
+import { CoppiceError, hasEnded, type RunOutcome, type RunStep } from '@coppice/protocol';
+import type { ExitStatus, JobLog } from '@coppice/runtime';
+import type { RewindIntent } from '../db/intent-table.ts';
+import type { RunStepRecord } from '../db/run-step-table.ts';
+import type { RunRecord } from '../db/run-table.ts';
+import type { State } from '../db/state.ts';
+import type { Log } from '../host/log.ts';
+import type { GuestAccess } from '../inside/guest-access.ts';
+import { withGuest } from '../inside/guest-access.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { Inbox } from './inbox.ts';
+import { OutputLines } from './output-lines.ts';
+import type { RunEntry, RunLog } from './run-log.ts';
+import type { RunSetup } from './run-setup.ts';
+import type { StepMark, Steps } from './steps.ts';
+
+export interface RunDriverParts {
+  readonly state: State;
+  readonly journal: Journal;
+  readonly log: RunLog;
+  readonly inbox: Inbox;
+  readonly setup: RunSetup;
+  readonly steps: Steps;
+  readonly restore: (
+    sandboxId: string,
+    snapshotId: string,
+    signal: AbortSignal,
+  ) => Promise<{ readonly state: string; readonly with_memory: boolean }>;
+  readonly guests: GuestAccess;
+  readonly logger: Log;
+  readonly now: () => number;
+  /** Called while a run is completing, before it is completed: what they throw fails the run. */
+  readonly completers: readonly ((run: RunRecord, signal: AbortSignal) => Promise<void>)[];
+}
+
+const readMs = 20_000;
+const readBytes = 262_144;
+const killSignal = 9;
+const interruptSignal = 2;
+
+/** What of an adapter is written down with the run. */
+interface Saved {
+  readonly adapter: unknown;
+  readonly lines: unknown;
+  /** How many bytes were ever meant for the standard input of this attempt. */
+  readonly inputEnd: number;
+}
+
+/** Takes one run from where it stands to its end. What it does is written down before it has effects, so another daemon can go on. */
+export class RunDriver {
+  readonly #runId: string;
+  readonly #parts: RunDriverParts;
+  readonly #ending = new AbortController();
+  /** Ends a wait for output; there is another afterwards. */
+  #wake = new AbortController();
+  #adapter: AgentAdapter | undefined;
+  #lines = new OutputLines(undefined);
+  #inputEnd = 0;
+  #work: Promise<void> | undefined;
+  #isDriven = false;
+  /** What is to become a step as soon as what there is was taken in. */
+  #wanted: { readonly kind: RunStep['kind']; readonly title: string } | undefined;
+  #stepping: Promise<unknown> = Promise.resolve();
+
+  constructor(runId: string, parts: RunDriverParts) {
+    this.#runId = runId;
+    this.#parts = parts;
+  }
+
+  /** Goes on in the background. */
+  begin(): void {
+    if (this.#isDriven || this.#ending.signal.aborted) return;
+    this.#isDriven = true;
+    this.#work = this.#goOn().catch((error: unknown) => {
+      if (!this.#ending.signal.aborted)
+        this.#parts.logger.error({ err: error, run: this.#runId }, 'a run is not driven any more');
+    });
+  }
+
+  /** Leaves the run as it is; the agent works on. */
+  async close(): Promise<void> {
+    this.#ending.abort(new CoppiceError('cancelled', 'the daemon was stopped meanwhile'));
+    this.#wake.abort();
+    await this.#work;
+  }
+
+  /** Settles when nothing is under way. */
+  async idle(): Promise<void> {
+    await this.#work;
+  }
+
+  /** Looks again at what there is to do. */
+  nudge(): void {
+    this.#wake.abort();
+    this.#wake = new AbortController();
+  }
+
+  /** Ends it with an outcome, wherever it stands. */
+  finish(outcome: RunOutcome, reason: string): void {
+    const { log, inbox } = this.#parts;
+    log.commit(this.#runId, (entry) => {
+      if (hasEnded(entry.run.state)) return;
+      inbox.expireOld(entry, true);
+      this.#end(entry, outcome, reason);
+    });
+    this.nudge();
+  }
+
+  async interrupt(reason: string): Promise<void> {
+    const run = this.#run;
+    const reaction = this.#adapter?.interrupt();
+    if (run.jobId === null || run.sandboxId === null) return;
+    if (reaction !== undefined) this.#apply(() => reaction);
+    await this.#signal(run, interruptSignal);
+    this.#parts.log.commit(this.#runId, ({ emit }) =>
+      emit('agent.interrupted', 'daemon', { reason, ended_processes: 0 }),
+    );
+  }
+
+  /** One at a time; the run goes on meanwhile. */
+  takeStep(kind: RunStep['kind'], title: string): Promise<RunStepRecord> {
+    const taken = this.#stepping.then(() => this.#parts.steps.take(this.#run, kind, title));
+    this.#stepping = taken.catch(() => {});
+    return taken;
+  }
+
+  /** Something was done that is worth a step, where the run makes steps of such. */
+  wantStep(kind: 'tool' | 'turn', title: string): void {
+    const { steps } = this.#run.spec;
+    if (steps === 'none' || (steps === 'turn' && kind === 'tool')) return;
+    this.#wanted = { kind, title };
+  }
+
+  get #run(): RunRecord {
+    return this.#parts.log.get(this.#runId);
+  }
+
+  async #goOn(): Promise<void> {
+    try {
+      while (!this.#ending.signal.aborted && (await this.#advance(this.#run)));
+    } finally {
+      this.#isDriven = false;
+    }
+  }
+
+  /** From one state towards the next; false: it has ended, and nothing of it is left. */
+  async #advance(run: RunRecord): Promise<boolean> {
+    const { log, setup, journal, inbox, logger } = this.#parts;
+    try {
+      if (run.state === 'pending') {
+        log.commit(run.id, (entry) => {
+          entry.update({ attempt: run.attempt + 1 });
+          entry.transition('creating', 'it is being set up');
+        });
+        journal.step('run.creating');
+      } else if (run.state === 'creating') await this.#setUp(run);
+      else if (run.state === 'running') await this.#drive(run);
+      else if (run.state === 'completing') await this.#complete(run);
+      else {
+        await this.#endAgent(run);
+        setup.forgetToken(run);
+        // It may have been rewound meanwhile.
+        return !hasEnded(this.#run.state);
+      }
+    } catch (error) {
+      if (this.#ending.signal.aborted) return false;
+      if (hasEnded(this.#run.state)) {
+        // What is left of it is ended as soon as it can be reached.
+        if (hasEnded(run.state)) await sleep(500, undefined, { signal: this.#ending.signal });
+        return true;
+      }
+      const { message } = error as Error;
+      if (!(error instanceof CoppiceError)) logger.error({ err: error, run: run.id }, 'a run failed');
+      log.commit(run.id, (entry) => {
+        entry.emit('agent.error', 'daemon', { message, fatal: true });
+        inbox.expireOld(entry, true);
+        this.#end(entry, 'failed', message);
+      });
+    }
+    return true;
+  }
+
+  async #setUp(run: RunRecord): Promise<void> {
+    const { log, setup, journal, state } = this.#parts;
+    const { signal } = this.#ending;
+    const rewind = state.intents.rewindOf(run.id);
+    if (rewind !== undefined) {
+      await this.#goBack(run, rewind);
+      return;
+    }
+    const sandboxId = await this.#stage('sandbox', 'the sandbox', () => setup.sandbox(run, signal));
+    journal.step('run.sandbox-made');
+    if (run.sandboxId === null) log.commit(run.id, ({ update }) => update({ sandboxId }));
+    if (run.spec.repo !== undefined && run.attempt === 1 && run.parentRunId === null)
+      await this.#stage('clone', `a clone of ${run.spec.repo.url}`, () =>
+        setup.clone(run, sandboxId, signal),
+      );
+    if (run.spec.steps !== 'none' && run.lastStep === 0)
+      await this.takeStep('start', 'before the agent started');
+    if (this.#run.state !== 'creating') return;
+    const adapter = this.#restore(run);
+    // A new process: what the one before wrote and was to be given is over.
+    this.#lines = new OutputLines(undefined);
+    this.#inputEnd = 0;
+    const launch = adapter.launch(taskOf(run));
+    await this.#stage('agent', `the agent ${run.spec.agent}`, async () => {
+      const job = await setup.agent(run, sandboxId, launch);
+      journal.step('run.agent-started');
+      this.#apply(
+        () => adapter.open(taskOf(run)),
+        (entry) => {
+          state.runs.dropInput(run.id);
+          entry.update({ jobId: job.id, cursor: 0 });
+          if (hasEnded(entry.run.state)) return;
+          entry.transition('running', 'the agent works');
+          entry.emit('agent.started', 'daemon', {
+            agent: run.spec.agent,
+            version: null,
+            model: run.spec.model ?? null,
+            session: null,
+            attempt: run.attempt,
+            resumed: run.attempt > 1,
+          });
+        },
+      );
+    });
+    journal.step('run.running');
+  }
+
+  /** To a step: files as they were, and where the step has memory the agent itself as it was. */
+  async #goBack(run: RunRecord, { to, message }: RewindIntent): Promise<void> {
+    const { log, steps, state, inbox, journal, restore } = this.#parts;
+    const step = steps.get(run, to);
+    const mark = step.mark as StepMark;
+    if (message !== null)
+      inbox.accept(run.id, {
+        text: message,
+        kind: 'user',
+        urgency: 'queue',
+        priority: 9,
+        from: 'user',
+        key: `rewind-${run.attempt}-${to}`,
+      });
+    await this.#signal(run, killSignal);
+    const restored = await this.#stage('rewind', `back to step ${to}`, () =>
+      restore(run.sandboxId!, step.snapshotId, this.#ending.signal),
+    );
+    const asItWas = restored.with_memory && restored.state === 'running' && mark.jobId !== null;
+    log.commit(run.id, (entry) => {
+      state.intents.clear(run.id);
+      state.runs.dropInput(run.id);
+      entry.update({
+        adapterState: mark.adapterState,
+        ...(asItWas
+          ? { jobId: mark.jobId, cursor: mark.cursor }
+          : { jobId: null, cursor: 0, attempt: run.attempt + 1 }),
+      });
+      entry.emit('run.rewound', 'user', { from_step: run.lastStep, to_step: to, with_memory: asItWas });
+      if (asItWas) entry.transition('running', `it goes on from step ${to} with its memory`);
+    });
+    this.#restore(this.#run);
+    journal.step('run.rewound');
+  }
+
+  /** A part of the set-up that is seen. */
+  async #stage<T>(stage: string, message: string, work: () => Promise<T>): Promise<T> {
+    const { log, now } = this.#parts;
+    const beganMs = now();
+    const tell = (status: 'started' | 'done' | 'failed', said: string, took_ms: number | null) =>
+      log.commit(this.#runId, ({ emit }) =>
+        emit('run.setup', 'daemon', { stage, status, message: said, took_ms }),
+      );
+    tell('started', message, null);
+    try {
+      const result = await work();
+      tell('done', message, now() - beganMs);
+      return result;
+    } catch (error) {
+      if (!this.#ending.signal.aborted) tell('failed', (error as Error).message, now() - beganMs);
+      throw error;
+    }
+  }
+
+  /** The adapter as it was when it was last written down. */
+  #restore(run: RunRecord): AgentAdapter {
+    const saved = (run.adapterState ?? undefined) as Saved | undefined;
+    this.#lines = new OutputLines(saved?.lines);
+    this.#inputEnd = saved?.inputEnd ?? 0;
+    this.#adapter = createAdapter(profiles[run.spec.agent]!, saved?.adapter);
+    return this.#adapter;
+  }
+
+  /** What follows from something, written down in one transaction together with what the adapter knows now. */
+  #apply(work: () => Reaction, also: (entry: RunEntry) => void = () => {}): void {
+    const { log, inbox, state } = this.#parts;
+    try {
+      log.commit(this.#runId, (entry) => {
+        also(entry);
+        const reaction = work();
+        for (const { type, data } of reaction.events ?? []) {
+          entry.emit(type, 'agent', data as never);
+          if (type === 'agent.tool_result') this.wantStep('tool', data.tool);
+        }
+        for (const { id, via } of reaction.taken ?? []) inbox.sent(entry, id, via);
+        for (const id of reaction.refused ?? []) inbox.returned(entry, id);
+        for (const line of reaction.input ?? []) {
+          const bytes = Buffer.from(`${line}\n`);
+          state.runs.addInput(this.#runId, this.#inputEnd, bytes);
+          this.#inputEnd += bytes.length;
+        }
+        const saved: Saved = {
+          adapter: this.#adapter?.state ?? null,
+          lines: this.#lines.state,
+          inputEnd: this.#inputEnd,
+        };
+        entry.update({ adapterState: saved });
+      });
+    } catch (error) {
+      // What the adapter thinks has happened has not.
+      this.#restore(this.#run);
+      throw error;
+    }
+  }
+
+  async #drive(run: RunRecord): Promise<void> {
+    const { log, guests, journal } = this.#parts;
+    const adapter = this.#adapter ?? this.#restore(run);
+    const wake = this.#wake.signal;
+    const { sandboxId, jobId } = run;
+    if (sandboxId === null || jobId === null)
+      throw new CoppiceError('internal', `run ${run.name} is running without an agent`);
+    if (this.#wanted !== undefined && !run.paused) await this.#takeWanted();
+    if (run.paused) {
+      await sleep(readMs, undefined, { signal: wake }).catch(() => {});
+      return;
+    }
+    const deadlineMs =
+      run.spec.timeout_s === undefined ? undefined : run.startedAtMs! + run.spec.timeout_s * 1000;
+    const leftMs = deadlineMs === undefined ? readMs : deadlineMs - this.#parts.now();
+    if (leftMs <= 0) {
+      this.finish('failed', `it worked for longer than ${run.spec.timeout_s} s`);
+      return;
+    }
+    let read: JobLog;
+    try {
+      const signal = AbortSignal.any([this.#ending.signal, wake]);
+      read = await withGuest(guests, sandboxId, ({ guest }) =>
+        guest
+          .until(signal)
+          .readJob(jobId, { cursor: run.cursor, maxBytes: readBytes, waitMs: Math.min(readMs, leftMs) }),
+      );
+    } catch (error) {
+      if (wake.aborted || this.#ending.signal.aborted) return;
+      if (error instanceof CoppiceError && error.code === 'unavailable') {
+        await sleep(200, undefined, { signal: this.#ending.signal });
+        return;
+      }
+      throw new CoppiceError('unavailable', `the agent is gone: ${(error as Error).message}`, {
+        cause: error,
+      });
+    }
+    // It may have been ended or rewound meanwhile.
+    const now = this.#run;
+    if (now.state !== 'running' || now.jobId !== jobId || now.cursor !== run.cursor) return;
+    if (read.droppedBytes > 0)
+      log.commit(run.id, ({ emit }) =>
+        emit('agent.error', 'daemon', {
+          message: `${read.droppedBytes} bytes of output were dropped before they could be read`,
+          fatal: false,
+        }),
+      );
+    if (read.chunks.length > 0) {
+      const pieces = this.#lines.take(read.chunks, adapter.framing);
+      this.#apply(
+        () => joined(pieces.map(({ stream, text }) => adapter.line(stream, text))),
+        ({ update }) => update({ cursor: read.cursor }),
+      );
+      journal.step('run.output-taken');
+      return;
+    }
+    if (!read.running) this.#exited(run, read.exit);
+  }
+
+  /** A step that cannot be taken is no reason to end the work. */
+  async #takeWanted(): Promise<void> {
+    const { kind, title } = this.#wanted!;
+    this.#wanted = undefined;
+    try {
+      await this.takeStep(kind, title);
+    } catch (error) {
+      if (this.#ending.signal.aborted) return;
+      this.#parts.log.commit(this.#runId, ({ emit }) =>
+        emit('agent.error', 'daemon', {
+          message: `a step could not be taken: ${(error as Error).message}`,
+          fatal: false,
+        }),
+      );
+    }
+  }
+
+  #exited(run: RunRecord, exit: ExitStatus | null): void {
+    const { log, journal } = this.#parts;
+    const code = exit?.code ?? null;
+    log.commit(run.id, (entry) => {
+      entry.emit('agent.exited', 'daemon', { exit_code: code, signal: exit?.signal ?? null });
+      const said = entry.run.result;
+      const success = said === null ? code === 0 : said.outcome === 'succeeded';
+      const how = exit?.signal == null ? `it exited with ${code}` : `it was ended by signal ${exit.signal}`;
+      const reason = said?.reason ?? how;
+      const result = said ?? { outcome: success ? 'succeeded' : 'failed', reason, text: '', exit_code: null };
+      entry.update({ result: { ...result, exit_code: code }, jobId: null, working: false });
+      if (success) entry.transition('completing', reason);
+      else {
+        this.#parts.inbox.expireOld(entry, true);
+        this.#end(entry, 'failed', reason);
+      }
+    });
+    journal.step('run.exited');
+  }
+
+  async #complete(run: RunRecord): Promise<void> {
+    const { log, completers, inbox, journal } = this.#parts;
+    for (const complete of completers) await complete(run, this.#ending.signal);
+    journal.step('run.completing');
+    log.commit(run.id, (entry) => {
+      inbox.expireOld(entry, true);
+      this.#end(entry, 'succeeded', run.reason);
+    });
+    journal.step('run.completed');
+  }
+
+  /** In a transaction: the last transition, and what came of the run. */
+  #end(entry: RunEntry, outcome: RunOutcome, reason: string): void {
+    const { result } = entry.run;
+    entry.update({ result: { text: '', exit_code: null, ...result, outcome, reason } });
+    entry.emit('agent.completed', 'daemon', { success: outcome === 'succeeded', text: result?.text ?? '' });
+    entry.transition(outcome === 'failed' ? 'failed' : 'completed', reason, outcome);
+  }
+
+  /** Of a run that has ended nothing runs on. */
+  async #endAgent(run: RunRecord): Promise<void> {
+    if (run.jobId === null) return;
+    await this.#signal(run, killSignal);
+    this.#parts.log.commit(run.id, ({ update }) => update({ jobId: null }));
+  }
+
+  async #signal({ sandboxId, jobId }: RunRecord, signal: number): Promise<void> {
+    if (
+      sandboxId === null ||
+      jobId === null ||
+      this.#parts.state.sandboxes.byId(sandboxId)?.state !== 'running'
+    )
+      return;
+    try {
+      await withGuest(this.#parts.guests, sandboxId, ({ guest }) => guest.signalJob(jobId, signal));
+    } catch (error) {
+      // It has ended by itself, or its sandbox has.
+      if (error instanceof CoppiceError && ['not_found', 'wrong_state'].includes(error.code)) return;
+      throw error;
+    }
+  }
+}
+
+const taskOf = (run: RunRecord) => ({
+  runId: run.id,
+  task: run.spec.task,
+  cwd: run.spec.cwd ?? run.spec.repo?.path ?? '/root',
+  model: run.spec.model ?? null,
+  command: run.spec.command,
+});
+
+const joined = (reactions: readonly Reaction[]): Reaction => ({
+  events: reactions.flatMap(({ events = [] }) => events),
+  input: reactions.flatMap(({ input = [] }) => input),
+  taken: reactions.flatMap(({ taken = [] }) => taken),
+  refused: reactions.flatMap(({ refused = [] }) => refused),
+});

@@ -1,0 +1,11 @@
+import type { Feature } from '../app/feature.ts';
+
+export const costs: Feature = {
+  name: 'costs',
+  title: 'Costs',
+  path: '/costs',
+  isInNavigation: true,
+  isForProjects: false,
+  isForOneSandbox: false,
+  load: () => import('./page.tsx'),
+};

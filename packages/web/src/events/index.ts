@@ -1,0 +1,11 @@
+import type { Feature } from '../app/feature.ts';
+
+export const events: Feature = {
+  name: 'events',
+  title: 'Events',
+  path: '/events',
+  isInNavigation: true,
+  isForProjects: false,
+  isForOneSandbox: false,
+  load: () => import('./page.tsx'),
+};

@@ -1,0 +1,11 @@
+import type { Feature } from '../app/feature.ts';
+
+export const runs: Feature = {
+  name: 'runs',
+  title: 'Runs',
+  path: '/runs',
+  isInNavigation: true,
+  isForProjects: false,
+  isForOneSandbox: false,
+  load: () => import('./page.tsx'),
+};
