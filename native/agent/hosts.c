@@ -69,11 +69,13 @@ void hosts_refresh(void) {
   char name[sizeof known_name] = "";
   struct in_addr gateway = known_gateway;
   uint64_t now = now_ms();
+  bool first = looked_ms == 0;
   if (gethostname(name, sizeof name - 1) < 0) name[0] = 0;
-  if (looked_ms == 0 || now - looked_ms >= LOOK_MS) gateway = find_gateway();
-  bool same = looked_ms != 0 && gateway.s_addr == known_gateway.s_addr && strcmp(name, known_name) == 0;
-  looked_ms = now;
-  if (same) return;
+  if (first || now - looked_ms >= LOOK_MS) {
+    gateway = find_gateway();
+    looked_ms = now;
+  }
+  if (!first && gateway.s_addr == known_gateway.s_addr && strcmp(name, known_name) == 0) return;
   memcpy(known_name, name, sizeof name);
   known_gateway = gateway;
   write_hosts();
