@@ -17,15 +17,26 @@ bool workspace_touched;
 bool is_command;
 void (*before_dying)(void);
 void (*last_words)(const char *failure);
+unsigned threads_failed;
 
 static pthread_mutex_t dying = PTHREAD_MUTEX_INITIALIZER;
 
+/* Does not return. Memory that ran out may have left no words. */
+static _Noreturn void report(const struct buf *failure) {
+  if (last_words && failure->len) last_words((char *)failure->data);
+  /* Whether or not somebody still reads it. */
+  (void)write_fully(1, failure->data, failure->len);
+  _exit(1);
+}
+
 void die(const char *code, const char *format, ...) {
   progress_clear();
-  /* Held for good: who fails second, also while what was made is undone, has nothing more to say. */
+  /* Locked for good: the first failure is the one that is reported, also when undoing what was made fails too. */
   static pthread_t first;
   static bool is_dying;
-  if (__atomic_load_n(&is_dying, __ATOMIC_ACQUIRE) && pthread_equal(first, pthread_self())) _exit(1);
+  static struct buf out;
+  if (__atomic_load_n(&is_dying, __ATOMIC_ACQUIRE) && pthread_equal(first, pthread_self())) report(&out);
+  __atomic_add_fetch(&threads_failed, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_lock(&dying);
   first = pthread_self();
   __atomic_store_n(&is_dying, true, __ATOMIC_RELEASE);
@@ -34,15 +45,11 @@ void die(const char *code, const char *format, ...) {
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
-  struct buf out = {0};
   buf_text(&out, "{\"error\":{\"code\":\"%s\",\"message\":", code);
   buf_json(&out, message, strlen(message));
   buf_text(&out, ",\"touched\":%s}}\n", workspace_touched ? "true" : "false");
   if (before_dying) before_dying();
-  if (last_words) last_words((char *)out.data);
-  /* Whether or not somebody still reads it. */
-  (void)write_fully(1, out.data, out.len);
-  _exit(1);
+  report(&out);
 }
 
 void die_errno(const char *what, const char *path) {

@@ -21,6 +21,8 @@ extern bool workspace_touched;
 extern void (*before_dying)(void);
 /* Tells the failure another way than as an answer, and does not return. */
 extern void (*last_words)(const char *failure);
+/* How many threads have called die(). */
+extern unsigned threads_failed;
 /* Answers {"error":{code,message,touched}} and ends the process. `code` is one of the protocol's error codes. */
 void die(const char *code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 /* The same for a failed system call: chooses the code by errno. */

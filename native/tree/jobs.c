@@ -4,11 +4,15 @@
 #include <unistd.h>
 
 #define THREADS_MAX 8
+#define ABANDON_WAIT_US 200
+#define ABANDON_WAITS 5000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static struct content_memory own;
 static unsigned helpers, busy;
+static unsigned at_work; /* Threads inside an item of a batch that is shared. */
+static bool abandoned;
 static uint64_t round_number;
 static struct {
   job work;
@@ -17,11 +21,13 @@ static struct {
 } batch;
 
 static void take_items(struct content_memory *memory) {
-  for (;;) {
+  __atomic_add_fetch(&at_work, 1, __ATOMIC_SEQ_CST);
+  while (!__atomic_load_n(&abandoned, __ATOMIC_SEQ_CST)) {
     const size_t item = __atomic_fetch_add(&batch.next, 1, __ATOMIC_RELAXED);
-    if (item >= batch.count) return;
+    if (item >= batch.count) break;
     batch.work(batch.context, item, memory);
   }
+  __atomic_sub_fetch(&at_work, 1, __ATOMIC_SEQ_CST);
 }
 
 static void *helper(void *unused) {
@@ -68,4 +74,13 @@ void jobs_run(job work, void *context, size_t count, bool worth_threads) {
   pthread_mutex_lock(&lock);
   while (busy) pthread_cond_wait(&done, &lock);
   pthread_mutex_unlock(&lock);
+}
+
+void jobs_abandon(void) {
+  __atomic_store_n(&abandoned, true, __ATOMIC_SEQ_CST);
+  /* Those that failed too wait in die(). Not for ever: one may wait for a lock that the failed thread holds. */
+  for (unsigned waits = 0; waits < ABANDON_WAITS; waits++) {
+    if (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) <= __atomic_load_n(&threads_failed, __ATOMIC_SEQ_CST)) return;
+    usleep(ABANDON_WAIT_US);
+  }
 }

@@ -14,6 +14,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "jobs.h"
 #include "places.h"
 #include "shut.h"
 
@@ -176,6 +177,8 @@ void end_of_now(void) {
 void undo(void) {
   shut_again();
   if (!session.control) return;
+  /* What others still write cannot be removed. */
+  jobs_abandon();
   pthread_mutex_lock(&ending);
   end_of_now();
   sweep_temporaries();

@@ -399,11 +399,13 @@ cd /; umount ${place.path}; mount -t ${type} -o ${options} ${type} ${place.path}
     // 3 MiB stored, 3 here: what is left is not enough for another three.
     await shell('head -c 9M /dev/zero > ../ballast', cwd);
     const before = await digestOf(cwd);
-    for (const args of [
+    const commands = [
       ['snapshot', 'too much'],
       ['restore', 'good', '--discard'],
       ['worktree', 'fork', 'good', 'side'],
-    ]) {
+    ];
+    // Many times: one thread finds the disk full while others still write what has to be removed.
+    for (const args of Array.from({ length: 10 }, () => commands).flat()) {
       const { code, stderr } = await jvs.jvs(args, { cwd });
       expect({ args, code }).toEqual({ args, code: 74 });
       expect(stderr).toContain('hint: Free some space');
