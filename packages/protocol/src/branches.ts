@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { branchNameSchema, commitShaSchema, mergeMethods, ticketTypes } from './forge.ts';
 import { refSchema } from './ids.ts';
 import { imageRefSchema } from './images.ts';
+import { list } from './route-parts.ts';
 import { startRunSchema } from './runs.ts';
 import { networkPolicySchema } from './sandboxes.ts';
 
@@ -131,6 +132,6 @@ export const branchRoutes = {
     path: '/v1/branches',
     summary: 'Branches of tickets, as they were last seen',
     query: listBranchesQuery,
-    result: z.object({ items: z.array(branchSchema) }),
+    result: list(branchSchema),
   },
 } as const;

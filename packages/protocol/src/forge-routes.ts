@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import * as forge from './forge.ts';
 import { emptySchema } from './machine.ts';
+import { list } from './route-parts.ts';
 
 const below = '/v1/forge/repositories/:repository';
 const shared = { tag: 'forge', scope: 'admin', answer: 'json' } as const;
-const itemsOf = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
 /** Repositories, issues and pull requests. Git itself is spoken at /git/NAME.git. */
 export const forgeRoutes = {
@@ -13,7 +13,7 @@ export const forgeRoutes = {
     method: 'GET',
     path: '/v1/forge/repositories',
     summary: 'List repositories',
-    result: itemsOf(forge.forgeRepositorySchema),
+    result: list(forge.forgeRepositorySchema),
   },
   createRepository: {
     ...shared,
@@ -55,7 +55,7 @@ export const forgeRoutes = {
     path: `${below}/issues`,
     summary: 'List issues',
     params: forge.repositoryParams,
-    result: itemsOf(forge.issueSchema),
+    result: list(forge.issueSchema),
   },
   createIssue: {
     ...shared,
@@ -82,7 +82,7 @@ export const forgeRoutes = {
     path: `${below}/issues/:issue/comments`,
     summary: 'Comments on an issue',
     params: forge.issueParams,
-    result: itemsOf(forge.commentSchema),
+    result: list(forge.commentSchema),
   },
   commentIssue: {
     ...shared,
@@ -102,7 +102,7 @@ export const forgeRoutes = {
     summary: 'List pull requests',
     params: forge.repositoryParams,
     query: forge.listPullsQuery,
-    result: itemsOf(forge.pullSchema),
+    result: list(forge.pullSchema),
   },
   createPull: {
     ...shared,
@@ -147,7 +147,7 @@ export const forgeRoutes = {
     path: `${below}/pulls/:pull/reviews`,
     summary: 'The newest review of each reviewer',
     params: forge.pullParams,
-    result: itemsOf(forge.reviewSchema),
+    result: list(forge.reviewSchema),
   },
   reviewPull: {
     ...shared,
@@ -166,7 +166,7 @@ export const forgeRoutes = {
     path: `${below}/checks/:sha`,
     summary: 'Checks of a commit, the newest of each name',
     params: z.strictObject({ ...forge.repositoryParams.shape, sha: forge.commitShaSchema }),
-    result: itemsOf(forge.checkSchema),
+    result: list(forge.checkSchema),
   },
   reportCheck: {
     ...shared,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { nameSchema, refSchema, runIdSchema } from './ids.ts';
+import { list } from './route-parts.ts';
 import { runStateSchema } from './runs.ts';
 
 /** From the mildest on. remind, refocus and constrain speak to the agent; the others act on the run. */
@@ -172,7 +173,7 @@ export const guardianRoutes = {
     path: '/v1/runs/:run/interventions',
     summary: 'What was done to a run, by whom, and how it stood before and after',
     params: run,
-    result: z.object({ items: z.array(interventionRecordSchema) }),
+    result: list(interventionRecordSchema),
   },
   revertIntervention: {
     ...shared,

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { emptySchema } from './machine.ts';
 import * as projects from './projects.ts';
+import { list } from './route-parts.ts';
 
-const list = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 const common = { tag: 'projects', scope: 'admin', answer: 'json' } as const;
 /** A script, or a dataset of cases. */
 const scriptBytes = 4_194_304;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { refSchema, runIdSchema } from './ids.ts';
+import { list } from './route-parts.ts';
 
 export const healthStates = ['well', 'degraded', 'stuck', 'failed'] as const;
 
@@ -34,7 +35,7 @@ export const runHealthRoutes = {
     method: 'GET',
     path: '/v1/runs/health',
     summary: 'How runs at work are: heartbeats, progress, restarts',
-    result: z.object({ items: z.array(runHealthSchema) }),
+    result: list(runHealthSchema),
   },
   quarantineRun: {
     ...shared,

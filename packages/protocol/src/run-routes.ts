@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { messageIdSchema, refSchema } from './ids.ts';
 import { emptySchema } from './machine.ts';
 import { documentBytes, type Route } from './route.ts';
+import { list } from './route-parts.ts';
 import { acceptedEventSchema, insideEventSchema, runEventSchema } from './run-events.ts';
 import * as runs from './runs.ts';
 
 const run = z.strictObject({ run: refSchema });
-const list = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
 /** Agents at work. `inside`: what a program in the sandbox calls with the token of its run. */
 export const runRoutes = {

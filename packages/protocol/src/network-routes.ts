@@ -1,0 +1,77 @@
+import { z } from 'zod';
+import * as machine from './machine.ts';
+import { sandboxRefSchema } from './references.ts';
+import type { Route } from './route.ts';
+import { list, sandbox } from './route-parts.ts';
+import * as sandboxes from './sandboxes.ts';
+
+const port = z.strictObject({ sandbox: sandboxRefSchema, port: z.coerce.number().int().min(1).max(65535) });
+
+/** Network policies and ports of sandboxes. */
+export const networkRoutes = {
+  setNetwork: {
+    method: 'PATCH',
+    path: '/v1/sandboxes/:sandbox/network',
+    tag: 'network',
+    summary: 'Change the network policy, also while it runs',
+    scope: 'project',
+    answer: 'json',
+    params: sandbox,
+    body: sandboxes.networkPatchSchema,
+    result: sandboxes.sandboxSchema,
+  },
+  listConnections: {
+    method: 'GET',
+    path: '/v1/sandboxes/:sandbox/connections',
+    tag: 'network',
+    summary: 'What it reached by name, and what was refused to it',
+    scope: 'sandbox',
+    answer: 'json',
+    params: sandbox,
+    query: sandboxes.connectionsQuery,
+    result: z.object({ connections: z.array(sandboxes.networkConnectionSchema) }),
+  },
+  forwardPort: {
+    method: 'POST',
+    path: '/v1/sandboxes/:sandbox/ports',
+    tag: 'network',
+    summary: 'Forward a port of the host to one inside',
+    scope: 'project',
+    answer: 'json',
+    params: sandbox,
+    body: sandboxes.forwardPortSchema,
+    result: sandboxes.portForwardSchema,
+    status: 201,
+  },
+  listPorts: {
+    method: 'GET',
+    path: '/v1/sandboxes/:sandbox/ports',
+    tag: 'network',
+    summary: 'List port forwards',
+    scope: 'sandbox',
+    answer: 'json',
+    params: sandbox,
+    result: list(sandboxes.portForwardSchema),
+  },
+  waitForPort: {
+    method: 'POST',
+    path: '/v1/sandboxes/:sandbox/ports/:port/wait',
+    tag: 'network',
+    summary: 'Wait until something inside listens on a port',
+    scope: 'sandbox',
+    answer: 'json',
+    params: port,
+    body: sandboxes.waitForPortSchema,
+    result: sandboxes.reachedPortSchema,
+  },
+  removePort: {
+    method: 'DELETE',
+    path: '/v1/sandboxes/:sandbox/ports/:port',
+    tag: 'network',
+    summary: 'Remove a port forward',
+    scope: 'project',
+    answer: 'json',
+    params: port,
+    result: machine.emptySchema,
+  },
+} as const satisfies Record<string, Route>;
