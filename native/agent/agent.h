@@ -277,7 +277,7 @@ void machine_hostname(struct channel *channel, struct reader *body);
 void machine_fork(struct channel *channel, struct reader *body);
 void machine_shutdown(struct channel *channel, struct reader *body);
 bool machine_is_stopping(void);
-void machine_stop(uint32_t grace_ms);
+void machine_stop(uint32_t grace_ms, int signal);
 /* Ends the agent when it is stopping and no process is left. */
 void machine_check_stopped(void);
 

@@ -129,11 +129,11 @@ static void on_grace_over(struct timer *timer) {
   processes_signal_all(SIGKILL);
 }
 
-void machine_stop(uint32_t grace_ms) {
+void machine_stop(uint32_t grace_ms, int signal) {
   if (!stopping) {
     stopping = true;
     kill_timer = (struct timer){.on_time = on_grace_over};
-    processes_signal_all(grace_ms == 0 ? SIGKILL : SIGTERM);
+    processes_signal_all(grace_ms == 0 ? SIGKILL : signal);
     /* A stopped process could not hear that it shall end. */
     processes_signal_all(SIGCONT);
   }
@@ -150,12 +150,13 @@ void machine_check_stopped(void) {
 
 void machine_shutdown(struct channel *channel, struct reader *body) {
   uint32_t grace_ms = read_u32(body);
-  if (!read_finished(body)) {
+  int signal = body->at == body->end ? SIGTERM : read_u8(body);
+  if (!read_finished(body) || signal < 1 || signal > SIGRTMAX) {
     channel_fail(channel, "invalid_argument", EINVAL, "the request to shut down is malformed");
     return;
   }
   /* Accepted; that it is done is seen by the end of the connection, as PID 1 cannot say so afterwards. */
   struct buffer nothing = {0};
   channel_reply(channel, &nothing, false);
-  machine_stop(grace_ms);
+  machine_stop(grace_ms, signal);
 }

@@ -338,7 +338,7 @@ static void on_signals(struct item *item, uint32_t events) {
   while ((n = read(item->fd, info, sizeof info)) > 0)
     for (size_t i = 0; i < (size_t)n / sizeof *info; i++) stop |= info[i].ssi_signo == SIGTERM || info[i].ssi_signo == SIGINT;
   processes_reap();
-  if (stop) machine_stop(5000);
+  if (stop) machine_stop(5000, SIGTERM);
 }
 
 void processes_withhold_admin(void) { withholds_admin = true; }

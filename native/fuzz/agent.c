@@ -24,5 +24,8 @@ void machine_hostname(struct channel *channel, struct reader *body) {
 void machine_fork(struct channel *channel, struct reader *body) { machine_hostname(channel, body); }
 void machine_shutdown(struct channel *channel, struct reader *body) { machine_hostname(channel, body); }
 bool machine_is_stopping(void) { return false; }
-void machine_stop(uint32_t grace_ms) { (void)grace_ms; }
+void machine_stop(uint32_t grace_ms, int signal) {
+  (void)grace_ms;
+  (void)signal;
+}
 void machine_check_stopped(void) {}

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
+  eventually,
   type LayerEntry,
   type LayoutImage,
   layerTar,
@@ -130,6 +131,29 @@ describe('images of a registry', skipFor(registryRefusal()), () => {
     for (const text of ['8080/tcp', 'org.example.team=blue', 'SIGQUIT', 'app:others', 'GREETING=hello world'])
       expect(shown).toContain(text);
   });
+
+  test.for(['container', 'gvisor'] as const)(
+    'a %s sandbox is stopped with the signal that its image names',
+    async (driver, { skip }) => {
+      const { drivers } = await daemon.client.doctor();
+      skip(drivers[driver]?.usable !== true, `${driver} cannot be used on this machine`);
+      const trap =
+        'for s in TERM USR2; do trap "echo $s >> /root/got; exit" $s; done; echo > /root/ready; while :; do sleep 0.1; done';
+      const name = await put(`stopped-${driver}:1`, {
+        layers: [shell],
+        config: { Entrypoint: ['/bin/sh', '-c', trap], StopSignal: 'SIGUSR2' },
+      });
+      await using sandbox = await daemon.client.sandboxes.create({ image: name, driver });
+      await sandbox.jobs.start(['/bin/sh', '-c', trap]);
+      await eventually(
+        'the program listens',
+        async () => (await sandbox.exec('test -e /root/ready')).exit_code === 0,
+      );
+      await sandbox.stop();
+      await sandbox.start();
+      expect((await sandbox.exec('cat /root/got')).stdout).toBe('USR2\n');
+    },
+  );
 
   test('two that share layers hold them once, and what one of them alone had goes with it', async () => {
     const own = (text: string): Promise<Buffer> => layerTar({ name: 'which', text });

@@ -100,8 +100,11 @@ export interface Machine {
   refusals(): MachineRefusals;
   /** Renames the machine from outside; absent where the guest's own setHostname may do it. */
   setHostname?(hostname: string): Promise<void>;
-  /** Asks, then kills after the grace; when it returns no process, mount or cgroup of it is left. Idempotent. */
-  stop(graceMs: number): Promise<void>;
+  /**
+   * Sends every process the signal (TERM unless given), then kills after the grace. When it returns, no process, mount or cgroup of
+   * the machine is left. Idempotent.
+   */
+  stop(graceMs: number, signal?: number): Promise<void>;
   /**
    * Writes the memory of every process to the directory (new, on the same filesystem as the disks). While `frozen` runs the
    * sandbox stands still, so a disk snapshot taken there is of the same instant. Whatever fails, the sandbox goes on; one that

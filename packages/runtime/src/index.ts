@@ -47,7 +47,7 @@ export { LayeredImages } from './images/layered-images.ts';
 export type { ConfigSection } from './images/oci/compose-image.ts';
 export { CredentialSources } from './images/oci/credentials.ts';
 export { DockerConfigFile } from './images/oci/docker-config-file.ts';
-export type { ImageSettings } from './images/oci/image-settings.ts';
+export { type ImageSettings, signalNumber } from './images/oci/image-settings.ts';
 export { LoginFile } from './images/oci/login-file.ts';
 export { machinePlatform } from './images/oci/platform.ts';
 export type { LayerProgress } from './images/oci/pull-image.ts';

@@ -1,4 +1,5 @@
 import { posix } from 'node:path';
+import { signalNumber } from '@coppice/runtime';
 import { badLine, type Instruction, readList, unsupportedLine } from './dockerfile/parse-dockerfile.ts';
 import { rawWords, readPairs } from './dockerfile/words.ts';
 import { type StageState, setEnv } from './stage-state.ts';
@@ -11,7 +12,6 @@ export interface Reader {
 }
 
 const userPattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/;
-const signalPattern = /^(?:SIG)?[A-Z0-9+]{1,12}$|^[0-9]{1,2}$/;
 
 /** What an instruction says about the processes of the image; none of these changes files. */
 export function configure(state: StageState, instruction: Instruction, reader: Reader): void {
@@ -54,7 +54,7 @@ export function configure(state: StageState, instruction: Instruction, reader: R
       return;
     case 'STOPSIGNAL': {
       const signal = read(rest);
-      if (!signalPattern.test(signal)) throw badLine(line, `${signal.slice(0, 20)} is no signal`);
+      if (signalNumber(signal) === undefined) throw badLine(line, `${signal.slice(0, 20)} is no signal`);
       config.StopSignal = signal;
       return;
     }

@@ -100,6 +100,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const lifecycle = new Lifecycle({
     ...base,
     totalMemoryMb: config.limits.total_memory_mb,
+    stopSignal: (imageId) => images.stopSignal(imageId),
     undoMerge: (record, intent) => merger.undoOffline(record, intent),
     onDestroyed: (record) => snapshots.sandboxIsGone(record),
   });

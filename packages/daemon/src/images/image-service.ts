@@ -2,15 +2,16 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { CoppiceError, type Image, type makeImageSchema } from '@coppice/protocol';
-import type {
-  ComposeInput,
-  ConfigSection,
-  ImageProgress,
-  ImageRoot,
-  ImageSettings,
-  ImageSource,
-  ImageStore,
-  Image as StoredImage,
+import {
+  type ComposeInput,
+  type ConfigSection,
+  type ImageProgress,
+  type ImageRoot,
+  type ImageSettings,
+  type ImageSource,
+  type ImageStore,
+  type Image as StoredImage,
+  signalNumber,
 } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { State } from '../db/state.ts';
@@ -100,6 +101,12 @@ export class ImageService {
   /** What the image says about processes that run in it. */
   settings(imageId: string): ImageSettings | undefined {
     return this.#store.settings(imageId);
+  }
+
+  /** The signal that asks the programs of an image to end, where it names one. */
+  stopSignal(imageId: string): number | undefined {
+    const name = this.settings(imageId)?.stopSignal;
+    return name === undefined ? undefined : signalNumber(name);
   }
 
   /** Runs with an image that cannot be removed meanwhile; makes it first where Coppice knows how to. */

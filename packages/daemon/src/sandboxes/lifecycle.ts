@@ -34,6 +34,8 @@ export interface LifecycleParts {
   /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
   readonly swept: Promise<void>;
   readonly totalMemoryMb: number | null;
+  /** The signal that asks the programs of an image to end; undefined: TERM. */
+  readonly stopSignal: (imageId: string) => number | undefined;
   /** Takes back a merge that was given up, on the disk of a sandbox whose machine has ended. */
   readonly undoMerge: (record: SandboxRecord, intent: MergeIntent) => Promise<void>;
   /** Told when a sandbox is gone that had grown from a snapshot. */
@@ -228,10 +230,10 @@ export class Lifecycle {
   }
 
   /** Ends the machine if there is one, and takes its link away; the address stays the sandbox's own. */
-  async endMachine({ id, state, driver }: SandboxRecord, graceMs: number): Promise<void> {
-    const { machines, starter } = this.#parts;
+  async endMachine({ id, state, driver, imageId }: SandboxRecord, graceMs: number): Promise<void> {
+    const { machines, starter, stopSignal } = this.#parts;
     const machine = machines.take(id);
-    if (machine !== undefined) await machine.stop(graceMs);
+    if (machine !== undefined) await machine.stop(graceMs, stopSignal(imageId));
     // Of one that failed something may still run that could not be reached.
     else if (state === 'failed') await starter.driver(driver).discard(id);
   }

@@ -270,10 +270,17 @@ export class GuestClient implements Guest {
     await this.#do(operation.sync, new BodyWriter(), this.#link.patience.treeMs);
   }
 
-  async shutdown(graceMs: number): Promise<void> {
-    const body = new BodyWriter().u32(checkInteger(graceMs, 0, 2 ** 32 - 1, 'the grace'));
-    const channel = this.#open(operation.shutdown, body.finish());
-    await channel.replied;
+  async shutdown(graceMs: number, signal?: number): Promise<void> {
+    const request = () => new BodyWriter().u32(checkInteger(graceMs, 0, 2 ** 32 - 1, 'the grace'));
+    const ask = (body: BodyWriter) => this.#open(operation.shutdown, body.finish()).replied;
+    if (signal === undefined) await ask(request());
+    else {
+      await ask(request().u8(checkInteger(signal, 1, 64, 'the signal'))).catch((error: unknown) => {
+        // An agent that was started by an older version knows no signal but TERM.
+        if (!(error instanceof CoppiceError) || error.code !== 'invalid_argument') throw error;
+        return ask(request());
+      });
+    }
     // PID 1 takes the connection with it: that is the sign that it is done.
     await this.#link.closed;
   }

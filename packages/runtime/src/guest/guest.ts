@@ -210,8 +210,8 @@ export interface Guest {
   announceFork(notice: ForkNotice, options?: { readonly timeoutMs?: number }): Promise<void>;
   /** Flushes the sandbox's filesystems. */
   sync(): Promise<void>;
-  /** TERM to every process, KILL after the grace, then PID 1 ends. */
-  shutdown(graceMs: number): Promise<void>;
+  /** Sends the signal (TERM unless given) to every process, KILL after the grace; then PID 1 ends. */
+  shutdown(graceMs: number, signal?: number): Promise<void>;
 
   /** The sandbox is made to stand still: its silence is no fault until the function that this returns is called. */
   hold(): () => void;

@@ -255,12 +255,12 @@ export class ContainerMachine implements Machine {
     return this.#lastRefusals ?? this.#parts.cgroup.refusals();
   }
 
-  async stop(graceMs: number): Promise<void> {
+  async stop(graceMs: number, signal?: number): Promise<void> {
     if (!this.#ended) {
       if (graceMs > 0) {
         // One that stands still can neither hear nor end.
         await this.thaw();
-        await this.#ask(graceMs);
+        await this.#ask(graceMs, signal);
       }
       // The end is announced sooner than looking for it would find it.
       if (!this.#ended) {
@@ -270,9 +270,9 @@ export class ContainerMachine implements Machine {
     await this.exited;
   }
 
-  async #ask(graceMs: number): Promise<void> {
+  async #ask(graceMs: number, signal?: number): Promise<void> {
     const patience = new AbortController();
-    const asked = this.guest.shutdown(graceMs).then(
+    const asked = this.guest.shutdown(graceMs, signal).then(
       () => this.exited,
       // An agent that cannot be asked any more is killed.
       () => undefined,

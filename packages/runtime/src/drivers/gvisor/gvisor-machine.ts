@@ -127,11 +127,11 @@ export class GvisorMachine implements Machine {
     return this.#lastRefusals ?? this.#parts.cgroup.refusals();
   }
 
-  async stop(graceMs: number): Promise<void> {
+  async stop(graceMs: number, signal?: number): Promise<void> {
     this.#stopped = true;
     if (graceMs > 0 && this.#parts.isAlive()) {
       // One that does not answer is killed below.
-      const asked = this.guest.shutdown(graceMs).catch(() => {});
+      const asked = this.guest.shutdown(graceMs, signal).catch(() => {});
       await Promise.race([asked, sleep(graceMs + 1000, undefined, { ref: false })]);
     }
     this.#link.close();

@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { CoppiceError } from '@coppice/protocol';
 import type { ImageConfigFile } from './image-manifest.ts';
 
@@ -11,13 +12,30 @@ export interface ImageSettings {
   readonly exposedPorts: readonly string[];
   readonly user?: string;
   readonly workingDir?: string;
-  /** As `SIGQUIT`, or a number. */
+  /** As `SIGQUIT`, `SIGRTMIN+3` or a number. */
   readonly stopSignal?: string;
 }
 
 const variablePattern = /^[A-Za-z_][A-Za-z0-9_]{0,255}$/;
 const userPattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/;
-const signalPattern = /^(?:SIG)?[A-Z0-9+]{1,12}$|^[0-9]{1,2}$/;
+
+/** The first real-time signal that programs may use, as glibc and musl number them on Linux. */
+const firstRealTime = 34;
+const lastSignal = 64;
+
+/** The number of a signal that an image names; undefined where there is no such signal. */
+export const signalNumber = (text: string): number | undefined => {
+  const name = text.toUpperCase();
+  const realTime = /^(?:SIG)?RT(MIN(?:\+(\d{1,2}))?|MAX(?:-(\d{1,2}))?)$/.exec(name);
+  const number = /^\d{1,2}$/.test(name)
+    ? Number(name)
+    : realTime?.[1]?.startsWith('MIN')
+      ? firstRealTime + Number(realTime[2] ?? 0)
+      : realTime
+        ? lastSignal - Number(realTime[3] ?? 0)
+        : constants.signals[`SIG${name.replace(/^SIG/, '')}` as NodeJS.Signals];
+  return number !== undefined && number >= 1 && number <= lastSignal ? number : undefined;
+};
 
 /** Refuses what no process could be given. Variables whose names no shell could write are left out, as they always were. */
 export function readSettings({ config }: ImageConfigFile): ImageSettings {
@@ -34,7 +52,7 @@ export function readSettings({ config }: ImageConfigFile): ImageSettings {
   if (user !== '' && !userPattern.test(user))
     throw malformed(`its user ${JSON.stringify(user.slice(0, 80))}`);
   const stopSignal = config?.StopSignal ?? '';
-  if (stopSignal !== '' && !signalPattern.test(stopSignal)) throw malformed('its stop signal');
+  if (stopSignal !== '' && signalNumber(stopSignal) === undefined) throw malformed('its stop signal');
   const workingDir = config?.WorkingDir ?? '';
   return {
     env,
