@@ -102,6 +102,7 @@ test('a network policy is one line', () => {
     allow: [],
     deny: [],
     allow_host_ports: [],
+    ask: false,
   };
   expect(describeNetwork(none)).toBe('none');
   expect(describeNetwork({ ...none, allow_host_ports: [5432] })).toBe('port 5432 of the host');

@@ -1,4 +1,6 @@
 import type {
+  Answered,
+  answerQuestionSchema,
   Belonging,
   Budget,
   BuildEvent,
@@ -43,6 +45,7 @@ import type {
   PushEvent,
   prunedImagesSchema,
   pruneImagesSchema,
+  Question,
   Role,
   registryLoginSchema,
   removeBudgetQuery,
@@ -246,6 +249,8 @@ export interface Services {
       query: z.output<typeof connectionsQuery>,
       signal?: AbortSignal,
     ): Promise<NetworkConnection[]>;
+    questions(ref: string): Promise<Question[]>;
+    answer(ref: string, answer: z.output<typeof answerQuestionSchema>): Promise<Answered>;
   };
   readonly ports: {
     add(ref: string, guestPort: number, hostPort?: number): Promise<PortForward>;

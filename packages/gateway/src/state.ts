@@ -6,7 +6,7 @@ export interface ConnectionRow {
   readonly sandbox: string;
   readonly name: string;
   readonly port: number;
-  readonly verdict: 'allowed' | 'refused';
+  readonly verdict: 'allowed' | 'refused' | 'asked';
   readonly reason: string | null;
   /** Where the name led. */
   readonly remote: string | null;
@@ -14,6 +14,13 @@ export interface ConnectionRow {
   readonly bytes_received: number;
   readonly began_ms: number;
   readonly ended_ms: number;
+}
+
+/** What a sandbox wants to reach. */
+export interface Place {
+  readonly sandbox: string;
+  readonly name: string;
+  readonly port: number;
 }
 
 /** Of each sandbox this many connections are remembered, and of all together. */
@@ -27,6 +34,9 @@ CREATE TABLE IF NOT EXISTS names (
   PRIMARY KEY (sandbox, slot), UNIQUE (sandbox, name)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS listeners (port INTEGER PRIMARY KEY, listener INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS questions (
+  sandbox TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL, PRIMARY KEY (sandbox, name, port)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS connections (
   id INTEGER PRIMARY KEY AUTOINCREMENT, sandbox TEXT NOT NULL, name TEXT NOT NULL, port INTEGER NOT NULL,
   verdict TEXT NOT NULL, reason TEXT, remote TEXT, bytes_sent INTEGER NOT NULL, bytes_received INTEGER NOT NULL,
@@ -89,6 +99,21 @@ export class GatewayState {
 
   setListener(port: number, listener: number): void {
     this.#db.prepare('INSERT OR REPLACE INTO listeners VALUES (?, ?)').run(port, listener);
+  }
+
+  /** Questions that were never settled, as the process was killed. They are forgotten by this. */
+  takeQuestions(): Place[] {
+    return this.#db.prepare<[], Place>('DELETE FROM questions RETURNING sandbox, name, port').all();
+  }
+
+  addQuestion({ sandbox, name, port }: Place): void {
+    this.#db.prepare('INSERT OR REPLACE INTO questions VALUES (?, ?, ?)').run(sandbox, name, port);
+  }
+
+  removeQuestion({ sandbox, name, port }: Place): void {
+    this.#db
+      .prepare('DELETE FROM questions WHERE sandbox = ? AND name = ? AND port = ?')
+      .run(sandbox, name, port);
   }
 
   addConnection(row: Omit<ConnectionRow, 'id'>): ConnectionRow {

@@ -16,7 +16,7 @@ export type Destination =
 export const secretNamePattern = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
 
 /** What a name means where it says no port: the web. */
-const webPorts = [80, 443];
+export const webPorts: readonly number[] = [80, 443];
 
 /** Words for what everybody needs. */
 export const presets: Readonly<Record<string, readonly string[]>> = {
@@ -42,7 +42,8 @@ const label = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
 /** A name as it is compared: lower case, no dot at its end. */
 export const plainName = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
-const isName = (name: string): boolean => {
+/** Whether a policy could name it: two labels at least, and not one of the gateway's own. */
+export const isName = (name: string): boolean => {
   const labels = name.split('.');
   return (
     name.length <= 253 &&
@@ -80,7 +81,7 @@ export function parseDestination(text: string): Destination | { readonly problem
   };
 }
 
-const portOf = (text: string): number[] | undefined => {
+const portOf = (text: string): readonly number[] | undefined => {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   return port >= 1 && port <= 65535 ? [port] : undefined;
 };

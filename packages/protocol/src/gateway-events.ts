@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { budgetActions, labelSchema } from './gateway.ts';
+import { answers } from './sandboxes.ts';
 
 /** For whom the calls of a sandbox to models count, beside the sandbox itself. */
 export const callerSchema = z.strictObject({
@@ -116,6 +117,16 @@ export const gatewayEventSchema = z.discriminatedUnion('type', [
     name: z.string(),
     port: z.int(),
     until_ms: z.int(),
+  }),
+  /** Once for each `connection.asked`. */
+  z.object({
+    type: z.literal('connection.answered'),
+    sandbox: z.string(),
+    name: z.string(),
+    port: z.int(),
+    /** `timeout`: nobody answered in time. `withdrawn`: the sandbox does not ask any more. `lost`: the gateway was restarted. */
+    answer: z.enum([...answers, 'timeout', 'withdrawn', 'lost']),
+    connections: z.int(),
   }),
 ]);
 export type GatewayEvent = z.infer<typeof gatewayEventSchema>;

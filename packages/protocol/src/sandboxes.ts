@@ -10,11 +10,12 @@ const portSchema = z.int().min(1).max(65535);
 export const problemOfNames = (policy: {
   allow: readonly string[];
   deny: readonly string[];
+  ask: boolean;
 }): string | undefined => {
   const deny = destinationsOf(policy.deny);
   const allow = destinationsOf(policy.allow);
   if (deny.secrets.length > 0) return 'denies a secret; leave it out of what is allowed instead';
-  if (allow.names.length > 0) return undefined;
+  if (allow.names.length > 0 || policy.ask) return undefined;
   if (deny.names.length > 0)
     return "denies a name while no name is allowed; allow names first, '*' for all of them";
   return allow.secrets.length > 0
@@ -33,6 +34,8 @@ export const networkPolicySchema = z
     deny: z.array(destinationSchema).max(256).default([]),
     /** TCP ports of the host itself, reached at the address of the sandbox's gateway. */
     allow_host_ports: z.array(portSchema).max(64).default([]),
+    /** Connections to names that no rule speaks of wait until somebody allows or refuses them, instead of being refused at once. */
+    ask: z.boolean().default(false),
   })
   .superRefine((policy, context) => {
     const problem = problemOfNames(policy);
@@ -49,16 +52,17 @@ export const networkPatchSchema = z.strictObject({
   allow: z.array(destinationSchema).max(256).optional(),
   deny: z.array(destinationSchema).max(256).optional(),
   allow_host_ports: z.array(portSchema).max(64).optional(),
+  ask: z.boolean().optional(),
 });
 
-/** A connection by name that has ended or was refused. */
+/** A connection by name that has ended, was refused, or waits for an answer. */
 export const networkConnectionSchema = z.object({
   id: z.int(),
   sandbox: z.string(),
   name: z.string(),
   /** 0 where only the name was asked for. */
   port: z.int(),
-  verdict: z.enum(['allowed', 'refused']),
+  verdict: z.enum(['allowed', 'refused', 'asked']),
   reason: z.string().nullable(),
   /** The address that the name led to. */
   remote: z.string().nullable(),
@@ -68,6 +72,37 @@ export const networkConnectionSchema = z.object({
   ended_ms: z.int(),
 });
 export type NetworkConnection = z.infer<typeof networkConnectionSchema>;
+
+/** A name that a sandbox wants to reach and that nobody has allowed or refused yet. */
+export const questionSchema = z.object({
+  name: z.string(),
+  port: z.int(),
+  asked_ms: z.int(),
+  /** Without an answer it is refused then. */
+  until_ms: z.int(),
+  /** How many connections wait. */
+  connections: z.int(),
+});
+export type Question = z.infer<typeof questionSchema>;
+
+/** `allow` and `deny` change the policy; `once` and `refuse` settle the connections that wait and leave the policy as it is. */
+export const answers = ['allow', 'once', 'refuse', 'deny'] as const;
+export const answerQuestionSchema = z.strictObject({
+  name: z.string().min(1).max(253),
+  /** Needed where the sandbox asks for more than one port of that name. */
+  port: portSchema.optional(),
+  answer: z.enum(answers),
+});
+export type AskAnswer = (typeof answers)[number];
+
+export const answeredSchema = z.object({
+  name: z.string(),
+  port: z.int(),
+  answer: z.enum(answers),
+  /** How many connections waited for it. */
+  connections: z.int(),
+});
+export type Answered = z.infer<typeof answeredSchema>;
 
 export const connectionsQuery = z.strictObject({
   /** Only those with a higher id. */

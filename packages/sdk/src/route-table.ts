@@ -120,6 +120,8 @@ export const routeTable = {
   removeBudget: { method: 'DELETE', path: '/v1/budgets' },
   setNetwork: { method: 'PATCH', path: '/v1/sandboxes/:sandbox/network' },
   listConnections: { method: 'GET', path: '/v1/sandboxes/:sandbox/connections' },
+  listQuestions: { method: 'GET', path: '/v1/sandboxes/:sandbox/questions' },
+  answerQuestion: { method: 'POST', path: '/v1/sandboxes/:sandbox/questions/answer' },
   forwardPort: { method: 'POST', path: '/v1/sandboxes/:sandbox/ports' },
   listPorts: { method: 'GET', path: '/v1/sandboxes/:sandbox/ports' },
   waitForPort: { method: 'POST', path: '/v1/sandboxes/:sandbox/ports/:port/wait' },

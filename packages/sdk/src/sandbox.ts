@@ -1,8 +1,10 @@
 import type {
+  Answered,
   CreatedSandbox,
   ExecResult,
   Merged,
   NetworkConnection,
+  Question,
   RouteBody,
   RouteResult,
   SandboxDetail,
@@ -197,6 +199,15 @@ export class Sandbox implements AsyncDisposable {
         yield connection;
       }
     }
+  }
+
+  /** Names that it wants to reach and that nobody has allowed or refused yet. Its policy must say `ask`. */
+  async questions({ signal }: CallOptions = {}): Promise<Question[]> {
+    return (await this.#caller.call('listQuestions', { params: this.#params, signal })).items;
+  }
+
+  answer(answer: RouteBody<'answerQuestion'>, { signal }: CallOptions = {}): Promise<Answered> {
+    return this.#caller.call('answerQuestion', { params: this.#params, body: answer, signal });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

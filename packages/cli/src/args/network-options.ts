@@ -11,6 +11,7 @@ export interface NetworkOptions {
   readonly allow?: string[];
   readonly deny?: string[];
   readonly hostPort?: number[];
+  readonly ask?: boolean;
 }
 
 export const addNetworkOptions = (command: Command): Command =>
@@ -25,6 +26,7 @@ export const addNetworkOptions = (command: Command): Command =>
       collect,
     )
     .option('--deny <destination>', 'never reach this, also where --allow would (repeatable)', collect)
+    .option('--ask', 'hold connections to names that no rule speaks of until somebody answers: `coppice net`')
     .option(
       '--host-port <port>',
       'reach this TCP port of the host, at the gateway (repeatable)',
@@ -33,12 +35,13 @@ export const addNetworkOptions = (command: Command): Command =>
 
 /** Only what was said on the command line. */
 export const networkPatch = (options: NetworkOptions): RouteBody<'setNetwork'> => {
-  if (options.internet && (options.allow ?? []).length > 0)
+  const limits = (options.allow ?? []).length > 0 ? '--allow' : options.ask ? '--ask' : undefined;
+  if (options.internet && limits !== undefined)
     throw new CoppiceError(
       'invalid_argument',
-      'with --allow a sandbox reaches only what is named, so --internet would mean nothing',
+      `with ${limits} a sandbox reaches only what is named or answered, so --internet would mean nothing`,
       {
-        hint: 'Leave out --internet, or --allow. --deny keeps it from some of the internet.',
+        hint: `Leave out --internet, or ${limits}. --deny keeps it from some of the internet.`,
       },
     );
   return patchOf(options);
@@ -50,5 +53,6 @@ const patchOf = (options: NetworkOptions): RouteBody<'setNetwork'> => ({
   ...(options.allowPort === undefined ? {} : { allowed_ports: options.allowPort }),
   ...(options.allow === undefined ? {} : { allow: options.allow }),
   ...(options.deny === undefined ? {} : { deny: options.deny }),
+  ...(options.ask === undefined ? {} : { ask: options.ask }),
   ...(options.hostPort === undefined ? {} : { allow_host_ports: options.hostPort }),
 });

@@ -84,6 +84,7 @@ export class BuildBench {
         allow: [],
         deny: [],
         allow_host_ports: [],
+        ask: false,
       };
       const made = await services.sandboxes.create(
         { name, image: imageId, labels, network, ...limits },

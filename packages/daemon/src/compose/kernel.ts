@@ -85,6 +85,7 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
     version,
     resolvers: config.gateway.resolvers,
     authorities: config.gateway.authorities,
+    askTimeoutS: config.gateway.ask_timeout_s,
     callerOf: (sandboxId) => state.gateway.callerOf(sandboxId),
     log,
   });

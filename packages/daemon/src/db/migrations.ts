@@ -208,4 +208,8 @@ export const migrations: readonly string[] = [
   ALTER TABLE snapshots ADD COLUMN memory_length_bytes INTEGER;
   `,
   guardianSchemaSql,
+  `
+  UPDATE sandboxes SET network = json_insert(network, '$.ask', json('false'));
+  UPDATE snapshots SET shape = json_insert(shape, '$.network.ask', json('false'));
+  `,
 ];

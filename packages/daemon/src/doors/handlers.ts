@@ -209,6 +209,8 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   listConnections: async ({ params, query, signal }) => ({
     connections: await services.network.connections(params.sandbox, query, signal),
   }),
+  listQuestions: ({ params }) => items(services.network.questions(params.sandbox)),
+  answerQuestion: ({ params, body }) => services.network.answer(params.sandbox, body),
   forwardPort: ({ params, body }) => services.ports.add(params.sandbox, body.guest_port, body.host_port),
   listPorts: ({ params }) => items(services.ports.list(params.sandbox)),
   waitForPort: ({ params, body, signal }) =>

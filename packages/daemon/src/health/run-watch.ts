@@ -72,6 +72,8 @@ const closed = {
   allow: [],
   allowed_ports: [],
   allow_host_ports: [],
+  deny: [],
+  ask: false,
 };
 
 /**

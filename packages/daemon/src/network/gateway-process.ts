@@ -7,9 +7,11 @@ import {
   CoppiceError,
   gatewayPageSchema,
   isErrorCode,
-  type NameRule,
   type NetworkConnection,
   networkConnectionSchema,
+  type Question,
+  questionSchema,
+  webPorts,
 } from '@coppice/protocol';
 import {
   atSocket,
@@ -32,6 +34,8 @@ export interface GatewayOptions {
   readonly resolvers: readonly string[];
   /** Files with authorities that servers are held to, besides the well-known ones. */
   readonly authorities: readonly string[];
+  /** How long a connection waits for somebody to allow it. */
+  readonly askTimeoutS: number;
   /** For whom the calls of a sandbox to models count, as it is written down. */
   readonly callerOf: (sandboxId: string) => Caller;
   readonly log: Log;
@@ -70,7 +74,8 @@ export class GatewayProcess implements NameGateway {
 
   async admit(sandboxId: string, place: NamePlace, policy: NetworkPolicy): Promise<NameDoors> {
     await this.#ready(place);
-    const ports = [...new Set(policy.names.flatMap((rule: NameRule) => rule.ports))];
+    const asks = policy.asks === true;
+    const ports = [...new Set([...policy.names.flatMap(({ ports }) => ports), ...(asks ? webPorts : [])])];
     await this.#telling.exclusive(sandboxId, async () => {
       await this.#call('PUT', `/sandboxes/${sandboxId}`, {
         address: place.address,
@@ -78,6 +83,7 @@ export class GatewayProcess implements NameGateway {
         deny: policy.deniedNames,
         blocks: policy.allow,
         secrets: policy.secrets ?? [],
+        ask: asks ? { within_ms: this.#options.askTimeoutS * 1000 } : null,
         caller: this.#options.callerOf(sandboxId),
       });
       this.#admitted?.add(sandboxId);
@@ -151,6 +157,23 @@ export class GatewayProcess implements NameGateway {
     const path = `/sandboxes/${sandboxId}/connections?after=${after}&limit=${limit}&wait_ms=${waitMs}`;
     const { connections } = await this.#call<{ connections: unknown }>('GET', path, undefined, signal);
     return z.array(networkConnectionSchema).parse(connections);
+  }
+
+  /** What a sandbox wants to reach and nobody has answered yet. */
+  async questions(sandboxId: string): Promise<Question[]> {
+    if ((await this.#health()) === undefined) return [];
+    const { items } = await this.#call<{ items: unknown }>('GET', `/sandboxes/${sandboxId}/questions`);
+    return z.array(questionSchema).parse(items);
+  }
+
+  /** Settles the connections that wait. False where nobody asks that any more. */
+  async settle(
+    sandboxId: string,
+    place: { readonly name: string; readonly port: number },
+    answer: 'once' | 'refuse',
+  ): Promise<boolean> {
+    const body = { name: place.name, port: place.port, answer };
+    return (await this.#call<{ found: boolean }>('POST', `/sandboxes/${sandboxId}/questions`, body)).found;
   }
 
   /** Asks the gateway something, after starting it where it does not run. */

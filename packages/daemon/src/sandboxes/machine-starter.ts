@@ -43,6 +43,7 @@ const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => {
     names: allow.names,
     deniedNames: deny.names,
     secrets: allow.secrets,
+    asks: policy.ask,
   };
 };
 
@@ -50,6 +51,7 @@ const toNetworkPolicy = (policy: NetworkPolicyBody): NetworkPolicy => {
 const allowsNothing = (policy: NetworkPolicyBody): boolean =>
   !policy.allow_internet &&
   !policy.allow_inter_sandbox &&
+  !policy.ask &&
   policy.allow.length === 0 &&
   policy.allow_host_ports.length === 0;
 

@@ -30,6 +30,12 @@ const pageSchema = z.strictObject({
   wait_ms: z.coerce.number().int().min(0).max(30_000).default(0),
 });
 
+const answerSchema = z.strictObject({
+  name: z.string(),
+  port: z.int(),
+  answer: z.enum(['once', 'refuse']),
+});
+
 const feedSchema = pageSchema.extend({ epoch: z.string().max(64) });
 
 /** What the daemon asks of the gateway, at a socket that only root opens. */
@@ -88,6 +94,13 @@ export class ControlServer {
       }
       case 'GET sandboxes/:id/connections':
         return json(response, await this.#connections(request, id ?? '', url.searchParams));
+      case 'GET sandboxes/:id/questions':
+        return json(response, { items: egress.questions.list(id ?? '') });
+      case 'POST sandboxes/:id/questions': {
+        const { name, port, answer } = answerSchema.parse(await bodyOf(request));
+        const found = egress.questions.answer({ sandbox: id ?? '', name, port }, answer);
+        return json(response, { found });
+      }
       case 'PUT secrets/:id':
         return json(response, setSecret(secrets, id ?? '', await bodyOf(request)));
       case 'GET authority':

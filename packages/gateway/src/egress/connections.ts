@@ -7,6 +7,7 @@ import { type HttpByName, looksLikeHttp } from './http-by-name.ts';
 import { listen } from './name-server.ts';
 import type { NameTables } from './name-table.ts';
 import { type EgressPolicy, judge, type Policies } from './policies.ts';
+import type { Questions } from './questions.ts';
 import { type Reach, Unreachable } from './reach.ts';
 import type { ConnectionRecords } from './records.ts';
 
@@ -17,6 +18,7 @@ export interface ConnectionsParts {
   readonly records: ConnectionRecords;
   readonly keeper: SecretKeeper;
   readonly http: HttpByName;
+  readonly questions: Questions;
   readonly ownAddress: string;
   readonly now: () => number;
 }
@@ -67,7 +69,10 @@ export class Connections {
   #isAllowed(policy: EgressPolicy, socket: Socket): boolean {
     if (socket.localAddress === this.#parts.ownAddress) return mayAskModels(policy.allow);
     const errand = errands.get(socket);
-    if (errand === undefined || !judge(policy, errand.name, errand.port).allowed) return false;
+    if (errand === undefined) return false;
+    const judgement = judge(policy, errand.name, errand.port);
+    if (!judgement.allowed && !(judgement.asks && this.#parts.questions.concerns(socket, errand)))
+      return false;
     // What goes with its requests was decided when it began.
     const { keeper } = this.#parts;
     const isSame = policy.secrets.join() === errand.policy.secrets.join();
@@ -90,7 +95,7 @@ export class Connections {
   }
 
   async #take(socket: Socket, port: number): Promise<void> {
-    const { policies, tables, http, keeper, ownAddress, now, records } = this.#parts;
+    const { policies, tables, http, keeper, ownAddress, now } = this.#parts;
     const policy = policies.of(socket.remoteAddress);
     // Not a sandbox of this home: whoever else reaches this port is told nothing.
     if (policy === undefined) return void socket.destroy();
@@ -98,19 +103,33 @@ export class Connections {
     if (socket.localAddress === ownAddress) return http.serveOwn(socket, policy);
     const name = tables.nameAt(policy.sandbox, socket.localAddress);
     if (name === undefined) return void socket.destroy();
-    const errand: Errand = { policy, name, port, beganMs: now() };
-    errands.set(socket, errand);
-    const judgement = judge(policy, name, port);
-    if (!judgement.allowed) {
-      records.refused(policy.sandbox, name, port, judgement.reason);
-      return void socket.destroy();
-    }
+    const errand = await this.#admitted(socket, { policy, name, port, beganMs: now() });
+    if (errand === undefined) return void socket.destroy();
     const isKept = keeper.keeps(errand);
     const opening = spoken.has(port) || isKept ? await this.#opening(socket, openingMs) : undefined;
     if (opening !== undefined && !this.#mayPass(errand, opening, socket)) return;
     if (opening?.kind === 'http') return http.serve(socket, errand);
     if (isKept) return http.serveKept(socket, errand);
     await this.#carry(socket, errand, opening === undefined);
+  }
+
+  /** With the policy that holds once it may go on; undefined where it may not. */
+  async #admitted(socket: Socket, errand: Errand): Promise<Errand | undefined> {
+    const { policies, questions, records } = this.#parts;
+    errands.set(socket, errand);
+    const judgement = judge(errand.policy, errand.name, errand.port);
+    if (judgement.allowed) return errand;
+    const refusal = judgement.asks ? await questions.ask(socket, errand) : judgement.reason;
+    if (refusal !== undefined) {
+      records.refused(errand.policy.sandbox, errand.name, errand.port, refusal);
+      return undefined;
+    }
+    // The answer may have changed the policy, and who asked may have gone.
+    const policy = policies.of(socket.remoteAddress);
+    if (policy === undefined || socket.destroyed) return undefined;
+    const current = { ...errand, policy };
+    errands.set(socket, current);
+    return current;
   }
 
   /** The first bytes of a client, until they say what they are. They are put back. */

@@ -7,6 +7,7 @@ import { HttpByName } from './http-by-name.ts';
 import { NameServer } from './name-server.ts';
 import { NameBlock, NameTables, ownSlot } from './name-table.ts';
 import { type EgressPolicy, type EgressPolicyBody, Policies } from './policies.ts';
+import { Questions } from './questions.ts';
 import { type Lookup, Reach } from './reach.ts';
 import { ConnectionRecords } from './records.ts';
 
@@ -35,6 +36,7 @@ const dnsKey = 0;
 /** The only way out of sandboxes whose policy names names. */
 export class Egress {
   readonly records: ConnectionRecords;
+  readonly questions: Questions;
   readonly #state: GatewayState;
   readonly #policies: Policies;
   readonly #tables: NameTables;
@@ -48,6 +50,7 @@ export class Egress {
       tables: NameTables;
       connections: Connections;
       records: ConnectionRecords;
+      questions: Questions;
     },
     { server, port }: { server: NameServer; port: number },
   ) {
@@ -56,6 +59,7 @@ export class Egress {
     this.#tables = parts.tables;
     this.#connections = parts.connections;
     this.records = parts.records;
+    this.questions = parts.questions;
     this.#nameServer = server;
     this.#dns = port;
   }
@@ -68,7 +72,18 @@ export class Egress {
     const reach = new Reach(lookup);
     const records = new ConnectionRecords(state, now, emit);
     const http = new HttpByName({ reach, records, keeper, own });
-    const connections = new Connections({ policies, tables, reach, records, keeper, http, ownAddress, now });
+    const questions = new Questions({ state, records, now, emit });
+    const connections = new Connections({
+      policies,
+      tables,
+      reach,
+      records,
+      keeper,
+      http,
+      questions,
+      ownAddress,
+      now,
+    });
     const nameServer = await NameServer.open(
       {
         policies,
@@ -81,7 +96,7 @@ export class Egress {
       state.listeners().get(dnsKey) ?? 0,
     );
     state.setListener(dnsKey, nameServer.port);
-    const egress = new Egress({ state, policies, tables, connections, records }, nameServer);
+    const egress = new Egress({ state, policies, tables, connections, records, questions }, nameServer);
     await egress.listen([...policies.ports]);
     return egress;
   }
@@ -98,7 +113,9 @@ export class Egress {
 
   set(sandbox: string, policy: EgressPolicyBody): void {
     this.#policies.set(sandbox, policy);
-    this.#connections.review(sandbox, this.#policies.of(policy.address));
+    const now = this.#policies.of(policy.address);
+    this.questions.review(sandbox, now);
+    this.#connections.review(sandbox, now);
   }
 
   cut(sandbox: string): void {
@@ -113,6 +130,7 @@ export class Egress {
   remove(sandbox: string): void {
     this.#policies.remove(sandbox);
     this.#tables.forget(sandbox);
+    this.questions.review(sandbox, undefined);
     this.#connections.review(sandbox, undefined);
   }
 
@@ -121,6 +139,7 @@ export class Egress {
   }
 
   close(): void {
+    this.questions.close();
     this.#connections.close();
     this.#nameServer.close();
   }

@@ -149,6 +149,10 @@ export class NameServer {
         : { code: noError, address: isAddress ? own : undefined };
     }
     const judgement = judge(policy, name);
+    if (!judgement.allowed && judgement.asks) {
+      // Nobody outside is asked about a name before somebody has allowed it: a name can carry a message.
+      return { code: noError, address: isAddress ? tables.addressOf(policy.sandbox, name) : undefined };
+    }
     if (!judgement.allowed) {
       if (isAddress) onRefused(policy, name, judgement.reason);
       return { code: noSuchName };

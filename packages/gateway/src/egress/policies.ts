@@ -1,5 +1,14 @@
 import { BlockList } from 'node:net';
-import { type Caller, callerSchema, type NameRule, ownDomain, plainName, ruleFor } from '@coppice/protocol';
+import {
+  type Caller,
+  callerSchema,
+  isName,
+  type NameRule,
+  ownDomain,
+  plainName,
+  ruleFor,
+  webPorts,
+} from '@coppice/protocol';
 import { z } from 'zod';
 import type { GatewayState } from '../state.ts';
 
@@ -18,6 +27,11 @@ export const egressPolicySchema = z.strictObject({
   blocks: z.array(z.union([z.ipv4(), z.cidrv4()])).max(256),
   /** Secrets that may be put into its requests. */
   secrets: z.array(z.string().max(63)).max(256).default([]),
+  /** Names that no rule speaks of are asked about, and refused without an answer in this time; null: refused at once. */
+  ask: z
+    .strictObject({ within_ms: z.int().min(1000).max(86_400_000) })
+    .nullable()
+    .default(null),
   /** For whom its calls to models count. */
   caller: callerSchema.default({}),
 });
@@ -28,7 +42,10 @@ export interface EgressPolicy extends EgressPolicyBody {
   readonly reachable: BlockList;
 }
 
-export type Judgement = { readonly allowed: true } | { readonly allowed: false; readonly reason: string };
+export type Judgement =
+  | { readonly allowed: true }
+  /** With `asks`, somebody may be asked first. */
+  | { readonly allowed: false; readonly reason: string; readonly asks: boolean };
 
 /** Policies of all sandboxes, by the address that their packets come from. They outlive this process. */
 export class Policies {
@@ -71,8 +88,10 @@ export class Policies {
   /** Every port that some sandbox may reach by name. */
   get ports(): ReadonlySet<number> {
     const ports = new Set<number>();
-    for (const { allow } of this.#bySandbox.values())
+    for (const { allow, ask } of this.#bySandbox.values()) {
       for (const rule of allow) for (const port of rule.ports) ports.add(port);
+      if (ask !== null) for (const port of webPorts) ports.add(port);
+    }
     return ports;
   }
 
@@ -98,18 +117,15 @@ export class Policies {
 /** Whether a sandbox may reach a name, at this port if one is given. */
 export function judge(policy: EgressPolicy, name: string, port?: number): Judgement {
   const plain = plainName(name);
+  const refused = (reason: string, asks = false): Judgement => ({ allowed: false, reason, asks });
   if (plain === ownDomain || plain.endsWith(`.${ownDomain}`))
-    return { allowed: false, reason: `${plain} is not a name of this gateway` };
-  if (ruleFor(policy.deny, plain, port)) return { allowed: false, reason: `${plain} is denied` };
+    return refused(`${plain} is not a name of this gateway`);
+  if (ruleFor(policy.deny, plain, port)) return refused(`${plain} is denied`);
   if (ruleFor(policy.allow, plain, port)) return { allowed: true };
   const elsewhere = port === undefined ? undefined : ruleFor(policy.allow, plain);
-  return {
-    allowed: false,
-    reason:
-      elsewhere === undefined
-        ? `${plain} is not allowed`
-        : `${plain} is allowed at ${portsOf(elsewhere)}, not at port ${port}`,
-  };
+  if (elsewhere !== undefined)
+    return refused(`${plain} is allowed at ${portsOf(elsewhere)}, not at port ${port}`);
+  return refused(`${plain} is not allowed`, policy.ask !== null && isName(plain));
 }
 
 const portsOf = ({ ports }: NameRule): string =>

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import type { GatewayEvent } from '@coppice/protocol';
-import type { ConnectionRow, GatewayState } from '../state.ts';
+import type { ConnectionRow, GatewayState, Place } from '../state.ts';
 
 /** What was reached and what was refused, kept and told to who watches. */
 export class ConnectionRecords {
@@ -41,6 +41,21 @@ export class ConnectionRecords {
       began_ms: now,
     });
     this.#emit({ type: 'connection.refused', sandbox, name, port, reason });
+  }
+
+  /** A connection that waits for an answer. */
+  asked({ sandbox, name, port }: Place, atMs: number): void {
+    this.add({
+      sandbox,
+      name,
+      port,
+      verdict: 'asked',
+      reason: null,
+      remote: null,
+      bytes_sent: 0,
+      bytes_received: 0,
+      began_ms: atMs,
+    });
   }
 
   list(sandbox: string, after: number, limit: number): ConnectionRow[] {

@@ -23,6 +23,8 @@ export interface NetworkPolicy {
   /** What may be reached by name, through the gateway. */
   readonly names: readonly NameRule[];
   readonly deniedNames: readonly NameRule[];
+  /** Connections to names that no rule speaks of are held until somebody answers. It opens nothing else. */
+  readonly asks?: boolean;
   /** Secrets that the gateway puts into its requests. */
   readonly secrets?: readonly string[];
 }

@@ -22,7 +22,7 @@ import type {
   NetworkPolicy,
 } from './network.ts';
 import { NetworkCommands } from './network-commands.ts';
-import { checkPolicy, isClosed } from './policy-rules.ts';
+import { checkPolicy, isByName, isClosed } from './policy-rules.ts';
 import { sandboxRules } from './sandbox-rules.ts';
 
 export interface NftNetworkOptions {
@@ -229,7 +229,7 @@ export class NftNetwork implements Network {
 
   /** Tells the gateway before any rule leads there. */
   async #doors(sandboxId: string, slot: number, policy: NetworkPolicy): Promise<NameDoors | undefined> {
-    if (policy.names.length === 0) {
+    if (!isByName(policy)) {
       await this.#gateway?.dismiss(sandboxId);
       return undefined;
     }

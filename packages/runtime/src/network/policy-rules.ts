@@ -47,11 +47,14 @@ export function policyRules(policy: NetworkPolicy, context: RuleContext): string
   if (policy.allowInterSandbox) rules.push(`${to([formatCidr(range)])} ${peer}`);
   rules.push(`${to([formatCidr(range)])} ${refusal}`);
   if (allow.length > 0) rules.push(`${to(allow)} accept`);
-  else if (policy.names.length > 0) rules.push(refusal);
+  else if (isByName(policy)) rules.push(refusal);
   else if (policy.allowInternet) rules.push(`${to(privateBlocks)} ${refusal}`, 'accept');
   rules.push(refusal);
   return rules;
 }
+
+/** Whether what leaves goes through the gateway, which judges it by name. */
+export const isByName = (policy: NetworkPolicy): boolean => policy.names.length > 0 || policy.asks === true;
 
 /** True where a policy lets nothing out or in, so that no link is needed. */
 export const isClosed = (policy: NetworkPolicy): boolean =>
@@ -59,7 +62,7 @@ export const isClosed = (policy: NetworkPolicy): boolean =>
   !policy.allowInterSandbox &&
   policy.allow.length === 0 &&
   policy.allowHostPorts.length === 0 &&
-  policy.names.length === 0;
+  !isByName(policy);
 
 /** Of the host, at the gateway's address; none where the policy denies that address. */
 export const hostPorts = (policy: NetworkPolicy, gateway: string): number[] =>

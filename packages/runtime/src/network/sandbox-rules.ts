@@ -2,7 +2,7 @@ import type { AddressPlan } from './address-plan.ts';
 import { formatCidr } from './cidr.ts';
 import { lines } from './host-rules.ts';
 import type { NetworkPolicy } from './network.ts';
-import { hostPorts, policyRules, tooManyConnections } from './policy-rules.ts';
+import { hostPorts, isByName, policyRules, tooManyConnections } from './policy-rules.ts';
 
 /**
  * The same policy in the sandbox's own network namespace, where what is refused is refused at once with an error that
@@ -16,7 +16,7 @@ export function sandboxRules(plan: AddressPlan, slot: number, policy: NetworkPol
     ...(ports === ''
       ? []
       : [`meta l4proto tcp ct original ip daddr ${plan.gateway} ct original proto-dst { ${ports} } accept`]),
-    ...(policy.names.length === 0
+    ...(!isByName(policy)
       ? []
       : [
           `meta l4proto tcp ct original ip daddr ${formatCidr(plan.names)} accept`,
