@@ -3,7 +3,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ProjectKillPoint, projectKillPoints } from '../../packages/daemon/src/journal/kill-points.ts';
+import {
+  type KillPoint,
+  killPoints,
+  type ProjectKillPoint,
+  projectKillPoints,
+} from '../../packages/daemon/src/journal/kill-points.ts';
 
 const sources = fileURLToPath(new URL('../../packages/daemon/src/projects/', import.meta.url));
 
@@ -29,7 +34,7 @@ const allEnded = (project: string, count: number): Promise<unknown> =>
   });
 
 /** Dies there, and comes up again as if nobody had told it to. */
-async function dieAt(point: ProjectKillPoint, call: () => Promise<unknown>): Promise<void> {
+async function dieAt(point: ProjectKillPoint | KillPoint, call: () => Promise<unknown>): Promise<void> {
   daemon.armKillPoint(point);
   await call().catch(() => undefined);
   await daemon.exited;
@@ -47,17 +52,25 @@ const earned = async (): Promise<{ id: string; agent: string; digest: string }> 
 };
 
 describe('a daemon that is killed', () => {
-  test.each(projectKillPoints.filter((point) => point.startsWith('agent-run.')))(
+  // A run of a project is a run like any other: it takes no steps and is not rewound, but dies at every other point of runs.
+  const ofRuns = killPoints.filter((point) => /^run\.(?!rew|step)/.test(point));
+  test.each([...projectKillPoints.filter((point) => point.startsWith('agent-run.')), ...ofRuns])(
     'at %s has run the agent once in the end, booked it once and left no sandbox',
     async (point) => {
-      const { projects, sandboxes } = daemon.client;
+      const { projects, sandboxes, runs } = daemon.client;
       const { id } = await projects.create({ name: point });
-      await dieAt(point, () => projects.deploy(id, { type: 'scripted', config: { script } }));
+      await dieAt(point, () =>
+        projects.deploy(id, { type: 'scripted', config: { script: `echo at work; ${script}` } }),
+      );
       await allEnded(id, 1);
+      expect(await runs.list({ project: id })).toMatchObject([
+        { state: 'completed', attempt: 1, sandbox_id: null },
+      ]);
       expect((await projects.get(id)).metrics).toMatchObject({ cost_usd: 1, revenue_usd: 5, runs: 1 });
       expect((await projects.ledger(id)).length).toBe(2);
       expect(await sandboxes.list()).toEqual([]);
       await projects.kill(id, { delete: true });
+      expect(await runs.list({ project: id })).toEqual([]);
     },
   );
 

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ProjectDetail } from '@coppice/protocol';
+import type { ProjectDetail, Run } from '@coppice/protocol';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
@@ -20,6 +20,13 @@ const ended = async (project: string, count = 1): Promise<ProjectDetail> => {
     return runs.filter(({ state, sandbox }) => state === 'ended' && sandbox === null).length >= count;
   });
   return daemon.client.projects.get(project);
+};
+
+/** The run of its agent, once it is at work. */
+const working = async (project: string): Promise<Run> => {
+  const list = () => daemon.client.runs.list({ project, state: 'running' });
+  await eventually(`a run of ${project} works`, async () => (await list()).length === 1);
+  return (await list())[0]!;
 };
 
 describe('a project', () => {
@@ -53,6 +60,55 @@ describe('a project', () => {
     expect(evaluation).toMatchObject({ recommendation: 'STRONGLY_RECOMMEND', all_passed: true });
     expect(evaluation.promotable.map(({ id }) => id)).toEqual([agent.id]);
     expect(await sandboxes.list()).toEqual([]);
+  });
+
+  test('runs its agents as runs like any other: listed, watched, told, stopped, and gone with the project', async () => {
+    const { projects, runs, sandboxes } = daemon.client;
+    const { id } = await projects.create({ name: 'In the open' });
+    const agent = await projects.deploy(id, {
+      type: 'scripted',
+      config: { script: 'echo "$COPPICE_RUN_ID of $COPPICE_PROJECT"; sleep 600' },
+    });
+    const found = await working(id);
+    const [inProject] = await projects.runs(id);
+    expect(inProject).toMatchObject({ id: found.id, state: 'running', agent: agent.id });
+    expect(found).toMatchObject({ agent: 'command', labels: { 'coppice.agent': agent.id }, project: id });
+    expect(await sandboxes.at(found.sandbox_id!).callsFor()).toEqual({
+      run: found.id,
+      agent: agent.id,
+      project: id,
+    });
+    expect(await daemon.client.guardian.health()).toMatchObject([{ run_id: found.id, health: 'well' }]);
+    await runs.tell(found.id, 'hurry up');
+    await eventually('it spoke', async () =>
+      (await runs.listEvents(found.id)).events.some(
+        (event) => event.type === 'agent.output' && event.data.text.text === `${found.id} of ${id}\n`,
+      ),
+    );
+    await runs.stop(found.id, { reason: 'seen enough' });
+    expect((await ended(id)).agents[0]?.last_run).toMatchObject({
+      exit: 'cancelled',
+      summary: 'seen enough',
+    });
+    expect(await runs.list({ project: id })).toMatchObject([{ outcome: 'cancelled', sandbox_id: null }]);
+    await projects.kill(id, { delete: true });
+    expect(await runs.list({ project: id })).toEqual([]);
+  });
+
+  test('runs again what the machine broke, and the broken run counts neither way', async () => {
+    const { projects, sandboxes } = daemon.client;
+    const { id } = await projects.create({ name: 'Broken once' });
+    const gone = `test -e /workspace/.agent/script && sleep 600`;
+    await projects.deploy(id, { type: 'scripted', config: { script: gone } });
+    const first = await working(id);
+    await sandboxes.at(first.sandbox_id!).destroy();
+    await eventually('another works', async () => {
+      const list = await projects.runs(id);
+      return list.length === 2 && list[0]?.state === 'running' && list[0].attempt === 2;
+    });
+    expect((await projects.runs(id))[1]).toMatchObject({ id: first.id, exit: 'infra' });
+    expect((await projects.get(id)).metrics).toMatchObject({ runs: 0, failed_runs: 0 });
+    await projects.kill(id, { delete: true });
   });
 
   test('takes numbers by hand, once for each key, and a refund or a correction is an entry of its own', async () => {

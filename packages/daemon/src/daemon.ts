@@ -100,6 +100,7 @@ export class Daemon {
   /** From here on nothing happens by itself. */
   async #quieten(ending: Ending): Promise<void> {
     const { ports, warm, sizer, machines, watch, feed, budgetKeeper, runs } = this.#rooms;
+    this.#projects.rest();
     this.#rooms.runWatch.close();
     await this.#rooms.guardian.close();
     await runs.close();

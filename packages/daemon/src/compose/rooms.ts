@@ -196,6 +196,11 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     destroySandbox: (id) => lifecycle.destroy(id),
   });
 
+  // From here on the gateway knows whose calls to models these are.
+  runs.beforeStarted(async ({ id: run, spec: { agent, project } }, sandboxId) => {
+    await gatewayService.setCaller(sandboxId, { run, agent, ...(project === undefined ? {} : { project }) });
+  });
+
   const maxPushBytes = config.limits.forge_push_mb * 1024 * 1024;
   const forge = new ForgeService({ ...base, directory: home.forgeDir, maxPushBytes });
   const branches = new BranchService({

@@ -56,6 +56,7 @@ export const killPoints = [
   'run.recorded',
   'run.creating',
   'run.sandbox-made',
+  'run.prepared',
   'run.agent-started',
   'run.running',
   'run.step-taken',
@@ -86,8 +87,7 @@ export type HoldPoint = 'merge.applying' | 'recovery.sweeping' | 'snapshot.thawe
 /** The same for projects; tests/faults/project-kill-points.test.ts walks them. */
 export const projectKillPoints = [
   'agent-run.recorded',
-  'agent-run.sandbox-made',
-  'agent-run.job-started',
+  'agent-run.started',
   'agent-run.kept',
   'agent-run.ended',
   'experiment.base-made',

@@ -29,6 +29,20 @@ export interface GatewayServiceParts {
   readonly feed: GatewayFeed;
 }
 
+const nothingSpent: Costs['total'] = {
+  calls: 0,
+  running: 0,
+  input: 0,
+  cache_read: 0,
+  cache_write5m: 0,
+  cache_write1h: 0,
+  output: 0,
+  reasoning: 0,
+  cost_micros: 0,
+  unpriced: 0,
+  estimated: 0,
+};
+
 const itemsOf = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
 /** Keys, costs and budgets, which the gateway keeps. */
@@ -67,7 +81,6 @@ export class GatewayService {
   }
 
   async listSecrets(): Promise<Secret[]> {
-    // Whoever only looks starts no process.
     if (!this.#parts.gateway.isUsed) return [];
     return itemsOf(secretSchema).parse(await this.#ask('GET', '/secrets')).items;
   }
@@ -77,6 +90,9 @@ export class GatewayService {
   }
 
   async costs({ by, since_ms, until_ms, sandbox, ...where }: z.output<typeof costsQuery>): Promise<Costs> {
+    // Whoever only looks starts no process.
+    if (!this.#parts.gateway.isUsed)
+      return costsSchema.parse({ by: by === '' ? [] : by.split(','), rows: [], total: nothingSpent });
     const named = Object.entries({
       ...where,
       sandbox: sandbox === undefined ? undefined : this.#idOf(sandbox),

@@ -14,7 +14,6 @@ import type { Log } from '../host/log.ts';
 import { type AgentWork, internal, type WorkServices } from './agent-work.ts';
 import type { MayDie } from './may-die.ts';
 import type { Notifier } from './notifier.ts';
-import { freshRunId } from './project-finder.ts';
 import type { RunBook, Settled } from './run-book.ts';
 import { scoredTrials } from './views.ts';
 
@@ -26,6 +25,7 @@ export interface ExperimentRunnerParts {
   readonly log: Log;
   readonly now: () => number;
   readonly mayDie: MayDie;
+  readonly freshRunId: () => string;
 }
 
 /** A trial that the machine broke is run again so often; then the experiment fails, as no case may be left out. */
@@ -82,6 +82,7 @@ export class ExperimentRunner {
       tokenBudget: type.tokenBudget({ ...shared, ...variant?.config }, 'project'),
       case: experiment.cases.find(({ id }) => id === trial.caseId),
       timeS: variant?.time_limit_s ?? type.file.limits.time_s,
+      labels: { experiment: String(experiment.id), variant: trial.variant, trial: String(trial.n) },
       projectId: run.projectId,
       agentId: run.agentId,
       runId: run.id,
@@ -151,7 +152,7 @@ export class ExperimentRunner {
         ? experiment.snapshots[Number(trial.caseId)]!
         : // Another image is another beginning.
           (variant?.snapshot ?? (variant?.image === undefined ? base : null));
-    const id = freshRunId();
+    const id = this.#parts.freshRunId();
     store.transaction(() => {
       store.runs.insert({
         id,
@@ -181,7 +182,7 @@ export class ExperimentRunner {
     const base = await work.keep(id, 'base');
     mayDie('experiment.base-made');
     store.experiments.update({ id: experiment.id }, { base, ownsBase: 1 });
-    await work.remove(experiment.projectId, name);
+    await work.removeSandbox(experiment.projectId, name);
     return base;
   }
 
@@ -244,14 +245,14 @@ export class ExperimentRunner {
     if (experiment.mergeInto !== null && best?.snapshot != null) {
       const name = `experiment-${experiment.id}-winner`;
       const project = experiment.projectId;
-      await work.remove(project, name);
+      await work.removeSandbox(project, name);
       const { id } = await services.sandboxes.create({ name, project, from: best.snapshot }, internal);
       await services.exec.run(id, {
         command: ['rm', '-rf', '/workspace/.agent', '/workspace/report.json'],
         max_output_bytes: 4096,
       });
       await services.compare.merge(experiment.mergeInto, mergeSchema.parse({ from: id }));
-      await work.remove(project, name);
+      await work.removeSandbox(project, name);
     }
   }
 

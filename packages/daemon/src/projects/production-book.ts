@@ -53,6 +53,7 @@ export class ProductionBook implements RunBook {
       projectId: run.projectId,
       agentId: run.agentId,
       runId: run.id,
+      labels: { stage: this.#parts.store.runs.one({ id: run.id })?.stage ?? '' },
     };
   }
 
@@ -133,6 +134,7 @@ export class ProductionBook implements RunBook {
           },
           true,
         );
+      if (settled.exit === 'infra') production.retry(before);
       production.afterRun(run.agentId);
     });
   }

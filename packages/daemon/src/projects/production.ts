@@ -6,6 +6,7 @@ import {
   type LaneRecord,
   mayPromote,
   type ProductionAgentRecord,
+  type ProductionRunRecord,
   type ProductionStore,
   type ProjectStore,
   type RunRecord,
@@ -21,8 +22,9 @@ import type { WorkServices } from './agent-work.ts';
 import type { MayDie } from './may-die.ts';
 import type { Notifier } from './notifier.ts';
 import type { ProjectEvaluator } from './project-evaluator.ts';
-import { freshId, freshRunId, type ProjectFinder } from './project-finder.ts';
+import { freshId, type ProjectFinder } from './project-finder.ts';
 import { at, productionView, runView } from './views.ts';
+import { mostAttempts } from './work-order.ts';
 
 export interface ProductionParts {
   readonly store: ProjectStore;
@@ -33,6 +35,7 @@ export interface ProductionParts {
   readonly services: WorkServices;
   readonly now: () => number;
   readonly mayDie: MayDie;
+  readonly freshRunId: () => string;
 }
 
 /** Runs in a stage that must end well before the next. */
@@ -299,8 +302,14 @@ export class Production {
     });
   }
 
-  #begin(agent: ProductionAgentRecord, stage: 'shadow' | 'canary' | 'live'): RunRecord {
-    const { production, now } = this.#parts;
+  /** One that the machine broke is run again, so often. */
+  retry({ agentId, stage, attempt }: ProductionRunRecord): void {
+    const agent = this.#parts.production.agents.one({ id: agentId });
+    if (agent?.status === 'active' && attempt < mostAttempts) this.#begin(agent, stage, attempt + 1);
+  }
+
+  #begin(agent: ProductionAgentRecord, stage: 'shadow' | 'canary' | 'live', attempt = 1): RunRecord {
+    const { production, now, freshRunId } = this.#parts;
     const id = freshRunId();
     production.runs.insert({
       id,
@@ -312,6 +321,7 @@ export class Production {
       startedMs: now(),
       deadlineMs: now(),
       stage,
+      attempt,
     });
     return production.runs.one({ id })!;
   }

@@ -6,6 +6,7 @@ import type { Metered, RunBook, Settled } from './run-book.ts';
 import type { TrialJudge } from './trial-judge.ts';
 import { micros } from './views.ts';
 import type { WorkOrder, WorkOutcome } from './work-order.ts';
+import { mostAttempts } from './work-order.ts';
 
 export interface ProjectBookParts {
   readonly store: ProjectStore;
@@ -15,6 +16,7 @@ export interface ProjectBookParts {
   readonly now: () => number;
   /** Nothing of such a project is to change for now. */
   readonly isHeld: (projectId: string) => boolean;
+  readonly freshRunId: () => string;
 }
 
 /** The runs of projects: of agents that are tried out, and of trials. */
@@ -146,7 +148,23 @@ export class ProjectBook implements RunBook {
       );
       this.#bookReport(run, settled, nowMs);
       if (run.trial !== null) experiments.settleTrial(run, settled, nowMs);
+      else if (settled.exit === 'infra' && run.attempt < mostAttempts) this.#again(run, nowMs);
       store.projects.update({ id: run.projectId }, { activeMs: nowMs, forgotten: 0 });
+    });
+  }
+
+  /** What the machine broke is run again, from where it began. */
+  #again({ projectId, agentId, fromSnapshot, attempt }: RunRecord, nowMs: number): void {
+    const { store, freshRunId } = this.#parts;
+    store.runs.insert({
+      id: freshRunId(),
+      projectId,
+      agentId,
+      state: 'starting',
+      fromSnapshot,
+      startedMs: nowMs,
+      deadlineMs: nowMs,
+      attempt: attempt + 1,
     });
   }
 

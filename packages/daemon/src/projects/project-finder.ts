@@ -67,5 +67,3 @@ export class ProjectFinder {
 
 export const freshId = (prefix: string, bytes: number): string =>
   `${prefix}${randomBytes(bytes).toString('hex')}`;
-/** Of a run, and of its sandbox. */
-export const freshRunId = (): string => freshId('work-', 10);

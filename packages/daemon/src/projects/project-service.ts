@@ -36,7 +36,7 @@ import type { z } from 'zod';
 import type { AgentWork, WorkServices } from './agent-work.ts';
 import type { ExperimentRunner } from './experiment-runner.ts';
 import type { Notifier } from './notifier.ts';
-import { freshId, freshRunId, type ProjectFinder } from './project-finder.ts';
+import { freshId, type ProjectFinder } from './project-finder.ts';
 import { agentView, at, experimentView, metricsOf, micros, projectView, runView, usd } from './views.ts';
 
 export interface ProjectServiceParts {
@@ -50,6 +50,7 @@ export interface ProjectServiceParts {
   readonly notifier: Notifier;
   readonly workspaceOf: (projectId: string) => string;
   readonly now: () => number;
+  readonly freshRunId: () => string;
   /** Looks at the runs now, instead of a little later. */
   readonly tendSoon: () => void;
   /** Once no run of that project has a sandbox any more. */
@@ -57,6 +58,8 @@ export interface ProjectServiceParts {
 }
 
 /** A project in which nothing happened for so long seems forgotten. */
+/** Of each agent, so many runs can be looked into. */
+const runsKept = 20;
 const forgottenMs = 14 * 24 * 60 * 60 * 1000;
 
 /** Projects with their agents, numbers and experiments. */
@@ -454,10 +457,11 @@ export class ProjectService {
     }
   }
 
-  /** Of each agent only the last state is kept. */
+  /** Of each agent only the last state is kept, and the events of its last runs. */
   async prune(): Promise<void> {
-    const { store, work, production } = this.#parts;
-    const kept = new Set(production.agents.all().map(({ snapshot }) => snapshot));
+    const { store, work } = this.#parts;
+    const kept = this.#keptByProduction();
+    await work.thin(runsKept);
     for (const { id: agentId } of store.agents.all()) {
       const old = store.runs
         .all(
@@ -473,7 +477,7 @@ export class ProjectService {
   }
 
   #begin(projectId: string, agentId: string): string {
-    const { store, now } = this.#parts;
+    const { store, now, freshRunId } = this.#parts;
     const id = freshRunId();
     store.runs.insert({ id, projectId, agentId, state: 'starting', startedMs: now(), deadlineMs: now() });
     return id;
@@ -520,8 +524,9 @@ export class ProjectService {
   }
 
   async #erase(project: ProjectRecord): Promise<void> {
-    const { store, production, services, work, workspaceOf } = this.#parts;
-    const kept = new Set(production.agents.all().map(({ snapshot }) => snapshot));
+    const { store, services, work, workspaceOf } = this.#parts;
+    for (const { id } of store.runs.all({ projectId: project.id })) await work.erase(id);
+    const kept = this.#keptByProduction();
     // Newest first: an older one may be the parent of a newer one.
     for (const { id } of (await services.snapshots.list({ project: project.id })).reverse())
       if (!kept.has(id)) await work.forget(id);
@@ -533,6 +538,16 @@ export class ProjectService {
         await services.gateway.removeBudget({ scope, name, period });
     rmSync(workspaceOf(project.id), { recursive: true, force: true });
     store.forget(project.id);
+  }
+
+  /** Snapshots that agents of production grow from, and those for a post-mortem. */
+  #keptByProduction(): Set<string | null> {
+    const { agents, runs, incidents } = this.#parts.production;
+    return new Set([
+      ...agents.all().map(({ snapshot }) => snapshot),
+      ...incidents.all().map(({ snapshot }) => snapshot),
+      ...runs.all({}, 'WHERE end_snapshot IS NOT NULL').map(({ endSnapshot }) => endSnapshot),
+    ]);
   }
 
   #experiment(experiment: ExperimentRecord): Experiment {

@@ -12,6 +12,7 @@ export interface ProjectSnapshotsParts {
   readonly work: AgentWork;
   readonly workspaceOf: (projectId: string) => string;
   readonly now: () => number;
+  readonly freshRunId: () => string;
   /** Nothing of the project changes by itself while this runs. */
   readonly still: <T>(projectId: string, work: () => Promise<T>) => Promise<T>;
 }
@@ -66,7 +67,7 @@ export class ProjectSnapshots {
 
   /** Rows, agents, workspace and what ran come back. The ledger stays: what was spent is spent. */
   async restore(ref: string, snapshotId: number): Promise<void> {
-    const { store, finder, work, still, now } = this.#parts;
+    const { store, finder, work, still, now, freshRunId } = this.#parts;
     const { id: projectId } = finder.get(ref);
     const found = store.snapshots.one({ id: snapshotId, projectId });
     if (found === undefined)
@@ -79,7 +80,11 @@ export class ProjectSnapshots {
       const { body } = found;
       const grown = new Map(body.sandboxes.map(({ runId, snapshotId: id }) => [runId, id]));
       for (const { id, state } of store.runs.all({ projectId }))
-        if (state !== 'ended') await work.remove(projectId, id);
+        if (state !== 'ended') await work.end(id, 'the project went back to a snapshot');
+      // A run has its id once: what goes on is another.
+      const renewed = new Map(
+        body.runs.filter(({ state }) => state !== 'ended').map(({ id }) => [id, freshRunId()]),
+      );
       store.transaction(() => {
         for (const { id } of store.experiments.all({ projectId })) store.experiments.delete({ id });
         store.runs.delete({ projectId });
@@ -92,7 +97,8 @@ export class ProjectSnapshots {
         for (const metric of body.metrics) store.metrics.insert(metric);
         for (const note of body.notes) store.notes.insert(note);
         for (const experiment of body.experiments) store.experiments.insert(experiment);
-        for (const trial of body.trials) store.trials.insert(trial);
+        for (const trial of body.trials)
+          store.trials.insert({ ...trial, runId: renewed.get(trial.runId ?? '') ?? trial.runId });
         for (const run of body.runs) {
           const isOpen = run.state !== 'ended';
           // What ran goes on from the files that it had.
@@ -100,9 +106,9 @@ export class ProjectSnapshots {
             isOpen
               ? {
                   ...run,
+                  id: renewed.get(run.id)!,
                   state: 'starting',
                   sandboxId: null,
-                  job: null,
                   fromSnapshot: grown.get(run.id) ?? run.fromSnapshot,
                   attempt: 1,
                 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { AgentTypes, ProductionStore, ProjectStore } from '@coppice/projects';
+import type { IdSource } from '@coppice/protocol';
 import type { Log } from '../host/log.ts';
 import { AgentWork, type WorkServices } from './agent-work.ts';
 import { Council } from './council.ts';
@@ -24,6 +25,7 @@ export interface ProjectsRoomParts {
   readonly services: WorkServices;
   readonly log: Log;
   readonly now: () => number;
+  readonly ids: IdSource;
   readonly mayDie: MayDie;
 }
 
@@ -47,7 +49,8 @@ export class ProjectsRoom {
   #closed = false;
 
   constructor(parts: ProjectsRoomParts) {
-    const { directory, services, log, now, mayDie } = parts;
+    const { directory, services, log, now, ids, mayDie } = parts;
+    const freshRunId = (): string => ids.next('run');
     const store = new ProjectStore(join(directory, 'sandbox.db'));
     const productionStore = new ProductionStore(join(directory, 'production.db'));
     this.#store = store;
@@ -68,6 +71,7 @@ export class ProjectsRoom {
       now,
       mayDie,
       workspaceOf,
+      freshRunId,
     };
     this.#experiments = new ExperimentRunner(common);
     this.evaluator = new ProjectEvaluator(store, new Council(models, store), now);
@@ -97,6 +101,7 @@ export class ProjectsRoom {
       workspaceOf,
       now,
       isHeld: (projectId) => this.#held.has(projectId),
+      freshRunId,
     });
     const production = new ProductionBook({
       store: productionStore,
@@ -108,6 +113,9 @@ export class ProjectsRoom {
       new RunKeeper({ ...keeping, book: projects }),
       new RunKeeper({ ...keeping, book: production }),
     ];
+    services.runs.beforeStarted(async ({ id }, sandboxId) => {
+      for (const keeper of this.#keepers) if (await keeper.prepare(id, sandboxId)) return;
+    });
     this.production.settle();
   }
 
@@ -125,8 +133,14 @@ export class ProjectsRoom {
     await this.#experiments.sweep();
   }
 
-  async close(): Promise<void> {
+  /** Begins nothing any more: the services that it stands on are about to close. */
+  rest(): void {
     this.#closed = true;
+    for (const keeper of this.#keepers) keeper.rest();
+  }
+
+  async close(): Promise<void> {
+    this.rest();
     await this.#tending?.catch(() => {});
     await Promise.all(this.#keepers.map((keeper) => keeper.close()));
     this.#store.close();

@@ -16,7 +16,7 @@ export interface Settled extends WorkOutcome {
 
 /** Where runs of one kind are written down: those of projects with their trials, or those of production. */
 export interface RunBook {
-  /** Those that have not ended, oldest first, and those whose sandbox is still to go. */
+  /** Those that have not ended, oldest first, and those whose sandbox is still to be destroyed. */
   open(): RunRecord[];
   unswept(): RunRecord[];
   get(id: string): RunRecord | undefined;

@@ -17,12 +17,12 @@ export interface RunKeeperParts {
   readonly mostAtOnce: number;
 }
 
-/** What the machine broke is tried so often. */
-const mostAttempts = 3;
+/** The run itself holds its time limit; this is for one whose sandbox does not answer any more. */
+const graceMs = 30_000;
 
 /**
- * Brings runs from `starting` over `running` to their end. All that it knows is in the book, and each step can be done
- * again, so the next daemon goes on where this one died.
+ * Starts runs that are written down, and books what came of them. All that it knows is in the book, and each step is safe to
+ * repeat, so the next daemon goes on where this one died.
  */
 export class RunKeeper {
   readonly #parts: RunKeeperParts;
@@ -56,24 +56,37 @@ export class RunKeeper {
     await this.#busy.get(runId);
   }
 
-  async close(): Promise<void> {
+  /** What a run of this book needs in its sandbox before its agent starts; false where the run is not in this book. */
+  async prepare(runId: string, sandboxId: string): Promise<boolean> {
+    const { book, work } = this.#parts;
+    const run = book.get(runId);
+    if (run === undefined) return false;
+    const order = book.orderOf(run);
+    if ('exit' in order) throw new CoppiceError('wrong_state', order.why);
+    await work.prepare(order, sandboxId);
+    return true;
+  }
+
+  /** Begins nothing any more. */
+  rest(): void {
     this.#closed = true;
+  }
+
+  async close(): Promise<void> {
+    this.rest();
     await Promise.all(this.#busy.values());
   }
 
   async #step(seen: RunRecord): Promise<void> {
-    const { book, now } = this.#parts;
+    const { book } = this.#parts;
     const run = book.get(seen.id);
-    if (run === undefined) return this.#parts.work.remove(seen.projectId, seen.id);
+    if (run === undefined) return;
     if (run.state === 'ended') return this.#sweep(run);
     const order = book.orderOf(run);
     if ('exit' in order) return this.#end(run, order.exit, order.why);
     try {
       if (run.state === 'starting') await this.#start(run, order);
       else await this.#look(run, order);
-      const late = book.get(run.id);
-      if (late?.state === 'running' && now() > late.deadlineMs)
-        await this.#end(late, 'limit:time', 'it took longer than its time limit');
     } catch (error) {
       await this.#broke(run, error);
     }
@@ -82,65 +95,59 @@ export class RunKeeper {
   async #start(run: RunRecord, order: WorkOrder): Promise<void> {
     const { work, book, now, mayDie } = this.#parts;
     mayDie('agent-run.recorded');
-    const sandboxId = await work.prepare(order);
-    mayDie('agent-run.sandbox-made');
-    const job = await work.start(sandboxId, order);
-    mayDie('agent-run.job-started');
-    book.update(run.id, {
-      state: 'running',
-      sandboxId,
-      job,
-      // The agent inside ends it first; this is for one that does not answer any more.
-      deadlineMs: now() + order.timeS * 1000 + 30_000,
-    });
+    await work.start(order);
+    mayDie('agent-run.started');
+    book.update(run.id, { state: 'running', deadlineMs: now() + order.timeS * 1000 + graceMs });
   }
 
   async #look(run: RunRecord, order: WorkOrder): Promise<void> {
-    const { work, book, mayDie } = this.#parts;
-    const outcome = await work.look(run.sandboxId!, run.job!, order.type.needsModel);
-    if (order.type.needsModel) book.meter(run, await this.#parts.metered(run.id));
-    if (outcome === undefined) return;
-    const judged = await book.evaluate(run, order, outcome);
-    const endSnapshot = book.keeps(run, judged) ? await work.keep(run.sandboxId!) : null;
+    const { work, book, now, mayDie } = this.#parts;
+    const sandboxId = work.sandboxOf(run.id);
+    if (sandboxId !== null && sandboxId !== run.sandboxId) book.update(run.id, { sandboxId });
+    const outcome = await work.look(run.id, order.type.needsModel);
+    if (order.type.needsModel) await this.#meter(run);
+    if (outcome === undefined) {
+      if (now() > run.deadlineMs && !work.isPaused(run.id))
+        await this.#end(run, 'limit:time', 'it took longer than its time limit');
+      return;
+    }
+    const at = { ...run, sandboxId };
+    const judged = await book.evaluate(at, order, outcome);
+    const endSnapshot = sandboxId !== null && book.keeps(at, judged) ? await work.keep(sandboxId) : null;
     mayDie('agent-run.kept');
     // It may have been cancelled meanwhile.
     if (book.get(run.id)?.state !== 'running') return;
-    book.settle(run, { ...judged, endSnapshot });
+    book.settle(at, { ...judged, endSnapshot });
     mayDie('agent-run.ended');
-    await this.#sweep(book.get(run.id) ?? run);
+    await this.#sweep(book.get(run.id) ?? at);
   }
 
   async #end(run: RunRecord, exit: 'cancelled' | 'limit:cost' | 'limit:time', why: string): Promise<void> {
     const { book } = this.#parts;
+    await this.#meter(run);
     book.settle(run, { exit, summary: why, output: '', report: emptyReport, endSnapshot: null, score: null });
     await this.#sweep(book.get(run.id) ?? run);
   }
 
   async #sweep(run: RunRecord): Promise<void> {
     const { work, book } = this.#parts;
-    await work.remove(run.projectId, run.id);
+    await work.end(run.id, (run.summary || 'it is over').slice(0, 1000));
+    // A call that was under way when it ended has its price only now.
+    await this.#meter(run);
     book.update(run.id, { sandboxId: null });
   }
 
-  /** The machine did, not the agent: its sandbox is gone or does not answer. */
+  async #meter(run: RunRecord): Promise<void> {
+    this.#parts.book.meter(run, await this.#parts.metered(run.id));
+  }
+
+  /** The machine did, not the agent: its sandbox is gone or could not be made. The book decides whether it is run again. */
   async #broke(run: RunRecord, error: unknown): Promise<void> {
-    const { work, book, log } = this.#parts;
+    const { book, log } = this.#parts;
     if (this.#closed) return;
     const why = error instanceof CoppiceError ? error.message : String((error as Error)?.message ?? error);
-    // What a caller got wrong stays wrong however often it is tried.
-    const isHopeless = error instanceof CoppiceError && hopeless.has(error.code);
     log.warn({ err: error, run: run.id, attempt: run.attempt }, 'a run broke');
-    await work.remove(run.projectId, run.id);
-    if (!isHopeless && run.attempt < mostAttempts) {
-      book.update(run.id, {
-        state: 'starting',
-        sandboxId: null,
-        job: null,
-        attempt: run.attempt + 1,
-        summary: why,
-      });
-      return;
-    }
+    await this.#meter(run);
     book.settle(run, {
       exit: 'infra',
       summary: why,
@@ -151,5 +158,3 @@ export class RunKeeper {
     });
   }
 }
-
-const hopeless = new Set(['invalid_argument', 'unsupported', 'forbidden']);

@@ -60,7 +60,8 @@ export const projectView = (store: ProjectStore, project: ProjectRecord, workspa
 export const runView = (run: RunRecord): AgentRun => ({
   id: run.id,
   agent: run.agentId,
-  state: run.state,
+  // Until it has a sandbox nothing of it runs.
+  state: run.state === 'running' && run.sandboxId === null ? 'starting' : run.state,
   exit: run.exit,
   summary: run.summary,
   sandbox: run.sandboxId,

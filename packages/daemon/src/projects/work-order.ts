@@ -1,6 +1,9 @@
 import type { AgentType, Config } from '@coppice/projects';
 import type { Case, RunExit } from '@coppice/protocol';
 
+/** A run that the machine broke is run again until it was tried so often. */
+export const mostAttempts = 3;
+
 /** What a run is to do. */
 export interface WorkOrder {
   readonly type: AgentType;
@@ -13,6 +16,8 @@ export interface WorkOrder {
   /** Of this run alone, where its agent has none of its own. */
   readonly tokenBudget?: number | undefined;
   readonly timeS: number;
+  /** On the run, for people. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly projectId: string;
   readonly agentId: string;
   readonly runId: string;

@@ -31,6 +31,8 @@ export interface RunDriverParts {
   readonly guests: GuestAccess;
   readonly logger: Log;
   readonly now: () => number;
+  /** Called with the sandbox of a run before its agent starts, each time that it does: what they throw fails the run. */
+  readonly preparers: readonly ((run: RunRecord, sandboxId: string, signal: AbortSignal) => Promise<void>)[];
   /** Called while a run is completing, before it is completed: what they throw fails the run. */
   readonly completers: readonly ((run: RunRecord, signal: AbortSignal) => Promise<void>)[];
 }
@@ -183,7 +185,7 @@ export class RunDriver {
   }
 
   async #setUp(run: RunRecord): Promise<void> {
-    const { log, setup, journal, state } = this.#parts;
+    const { log, setup, journal, state, preparers } = this.#parts;
     const { signal } = this.#ending;
     const rewind = state.intents.rewindOf(run.id);
     if (rewind !== undefined) {
@@ -197,6 +199,8 @@ export class RunDriver {
       await this.#stage('clone', `a clone of ${run.spec.repo.url}`, () =>
         setup.clone(run, sandboxId, signal),
       );
+    for (const prepare of preparers) await prepare(run, sandboxId, signal);
+    journal.step('run.prepared');
     if (run.spec.steps !== 'none' && run.lastStep === 0)
       await this.takeStep('start', 'before the agent started');
     if (this.#run.state !== 'creating') return;

@@ -29,7 +29,7 @@ import { messageView, runView, stepView } from './run-views.ts';
 import type { StepMark } from './steps.ts';
 import { trajectoryOf } from './trajectory.ts';
 
-export interface RunServiceParts extends Omit<RunDriverParts, 'completers'> {
+export interface RunServiceParts extends Omit<RunDriverParts, 'preparers' | 'completers'> {
   readonly state: State;
   readonly journal: Journal;
   readonly log: RunLog;
@@ -46,6 +46,7 @@ export interface RunServiceParts extends Omit<RunDriverParts, 'completers'> {
 export class RunService {
   readonly #parts: RunServiceParts;
   readonly #drivers = new Map<string, RunDriver>();
+  readonly #preparers: ((run: RunRecord, sandboxId: string, signal: AbortSignal) => Promise<void>)[] = [];
   readonly #completers: ((run: RunRecord, signal: AbortSignal) => Promise<void>)[] = [];
   #closed = false;
 
@@ -66,12 +67,20 @@ export class RunService {
     await Promise.all([...this.#drivers.values()].map((driver) => driver.close()));
   }
 
+  /** Work that belongs to the set-up of a run, such as files for its agent. It must be safe to repeat; the run fails where it throws. */
+  beforeStarted(work: (run: RunRecord, sandboxId: string, signal: AbortSignal) => Promise<void>): void {
+    this.#preparers.push(work);
+  }
+
   /** Work that belongs to the end of a run, such as a pull request; the run is completing meanwhile, and fails where it throws. */
   beforeCompleted(work: (run: RunRecord, signal: AbortSignal) => Promise<void>): void {
     this.#completers.push(work);
   }
 
-  async start(spec: StartRun): Promise<Run> {
+  /** With an id that the caller wrote down before, a repeated call starts nothing twice. */
+  async start(spec: StartRun, { id: givenId }: { readonly id?: string } = {}): Promise<Run> {
+    if (givenId !== undefined && this.#parts.state.runs.byId(givenId) !== undefined)
+      return this.#view(givenId);
     const profile = profiles[spec.agent];
     if (profile === undefined)
       throw new CoppiceError('not_found', `there is no agent ${spec.agent}`, {
@@ -87,7 +96,7 @@ export class RunService {
       );
     refuseBoth(spec);
     const given = spec.sandbox === undefined ? null : this.#parts.sandboxId(spec.sandbox);
-    const id = this.#create(spec, profile.adapter, given);
+    const id = this.#create(spec, profile.adapter, given, { id: givenId });
     this.#parts.journal.step('run.recorded');
     this.#driver(id).begin();
     return this.#view(id);
@@ -97,10 +106,15 @@ export class RunService {
     spec: StartRun,
     adapter: RunRecord['adapter'],
     sandboxId: string | null,
-    parent?: { readonly run: RunRecord; readonly step: number; readonly adapterState: unknown },
+    {
+      parent,
+      id = this.#parts.ids.next('run'),
+    }: {
+      readonly parent?: { readonly run: RunRecord; readonly step: number; readonly adapterState: unknown };
+      readonly id?: string | undefined;
+    },
   ): string {
-    const { state, log, ids, now } = this.#parts;
-    const id = ids.next('run');
+    const { state, log, now } = this.#parts;
     const name = spec.name ?? `run-${id.slice(-8)}`;
     if (state.runs.byName(name) !== undefined)
       throw new CoppiceError('name_taken', `there is already a run named ${name}`);
@@ -185,14 +199,27 @@ export class RunService {
       });
     await this.#drivers.get(run.id)?.idle();
     await this.#parts.steps.removeAll(run.id);
-    if (run.ownsSandbox && run.sandboxId !== null && state.sandboxes.byId(run.sandboxId) !== undefined)
-      await this.#parts.destroySandbox(run.sandboxId);
+    await this.release(run.id);
     journal.commit((emit) => {
       state.runs.delete(run.id);
       emit('run.removed', null, { run: run.id, name: run.name });
     });
     log.forget(run.id);
     this.#drivers.delete(run.id);
+  }
+
+  /** Destroys the sandbox that was made for a run that has ended. What the run said and did stays on record. */
+  async release(ref: string): Promise<void> {
+    const { id, name, state } = this.find(ref);
+    if (!hasEnded(state)) throw new CoppiceError('wrong_state', `run ${name} is ${state}`);
+    await this.#drivers.get(id)?.idle();
+    const run = this.find(id);
+    if (!run.ownsSandbox) return;
+    const sandboxId = run.sandboxId ?? this.#parts.setup.made(run);
+    if (sandboxId === undefined) return;
+    if (this.#parts.state.sandboxes.byId(sandboxId) !== undefined)
+      await this.#parts.destroySandbox(sandboxId);
+    this.#parts.log.commit(id, ({ update }) => update({ sandboxId: null }));
   }
 
   async events(
@@ -350,9 +377,7 @@ export class RunService {
       run.adapter,
       null,
       {
-        run,
-        step: step.number,
-        adapterState: (step.mark as StepMark).adapterState,
+        parent: { run, step: step.number, adapterState: (step.mark as StepMark).adapterState },
       },
     );
     if (input.message !== undefined)
@@ -407,7 +432,8 @@ export class RunService {
   #driver(id: string): RunDriver {
     if (this.#closed) throw new CoppiceError('unavailable', 'the daemon is stopping');
     const driver =
-      this.#drivers.get(id) ?? new RunDriver(id, { ...this.#parts, completers: this.#completers });
+      this.#drivers.get(id) ??
+      new RunDriver(id, { ...this.#parts, preparers: this.#preparers, completers: this.#completers });
     this.#drivers.set(id, driver);
     return driver;
   }

@@ -54,7 +54,7 @@ export class RunSetup {
   /** The id of a sandbox that runs. */
   async sandbox(run: RunRecord, signal: AbortSignal): Promise<string> {
     const { sandboxes, state, start } = this.#parts;
-    const id = run.sandboxId ?? this.#made(run) ?? (await this.#make(run, signal));
+    const id = run.sandboxId ?? this.made(run) ?? (await this.#make(run, signal));
     const record = state.sandboxes.byId(id);
     if (record === undefined)
       throw new CoppiceError('not_found', `the sandbox ${id} of run ${run.name} is gone`, {
@@ -64,7 +64,8 @@ export class RunSetup {
     return sandboxes.peek(id).id;
   }
 
-  #made({ id }: RunRecord): string | undefined {
+  /** The sandbox that was made for it, also where that was not written down yet. */
+  made({ id }: RunRecord): string | undefined {
     return this.#parts.state.sandboxes.all().find(({ labels }) => labels[runLabel] === id)?.id;
   }
 

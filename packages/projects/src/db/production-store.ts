@@ -101,6 +101,8 @@ const migrations = [
     reason TEXT NOT NULL, snapshot TEXT, replaced_by TEXT
   ) STRICT;
   `,
+  // What a run does in its sandbox is written down with the run itself.
+  'ALTER TABLE runs DROP COLUMN job',
 ];
 
 /** The database of production. What is in it was promoted. */

@@ -85,6 +85,8 @@ const migrations = [
   CREATE INDEX notifications_by_state ON notifications (state, next_ms);
   CREATE TABLE webhooks (url TEXT PRIMARY KEY, secret TEXT NOT NULL, created_ms INTEGER NOT NULL) STRICT;
   `,
+  // What a run does in its sandbox is written down with the run itself.
+  'ALTER TABLE runs DROP COLUMN job',
 ];
 
 export interface Sums {

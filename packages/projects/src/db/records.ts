@@ -50,7 +50,6 @@ export interface RunRecord {
   readonly exit: RunExit | null;
   readonly summary: string;
   readonly sandboxId: string | null;
-  readonly job: string | null;
   readonly fromSnapshot: string | null;
   readonly endSnapshot: string | null;
   readonly startedMs: number;
