@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { accessOf } from '@coppice/protocol';
 import { z } from 'zod';
-import { toolGroups } from '../packages/daemon/src/doors/mcp/registry.ts';
+import { allToolsets } from '../packages/daemon/src/doors/mcp/registry.ts';
 import type { Tool } from '../packages/daemon/src/doors/mcp/tool.ts';
 
 const outDir = join(process.argv[2] ?? join(import.meta.dirname, '..'), 'docs');
@@ -68,16 +68,16 @@ const section = (tool: Tool): string =>
     `Answers: ${answer(tool)}`,
   ].join('\n\n');
 
-const groups = Object.entries(toolGroups).map(([title, tools]) =>
+const groups = Object.entries(allToolsets).map(([title, tools]) =>
   [`## ${title}`, ...tools.map(section)].join('\n\n'),
 );
-const count = Object.values(toolGroups).flat().length;
+const count = Object.values(allToolsets).flat().length;
 
 writeFileSync(
   join(outDir, 'mcp-tools.md'),
   `# MCP tools
 
-Made from the tools themselves by \`scripts/generate\`. There are ${count}; how to connect, sessions and profiles are in [mcp.md](mcp.md).
+Made from the tools themselves by \`scripts/generate\`. There are ${count}; how to connect, toolsets and sessions are in [mcp.md](mcp.md).
 
 ${groups.join('\n\n')}
 `,

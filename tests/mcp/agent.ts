@@ -13,7 +13,9 @@ export type Answer = Record<string, unknown>;
 
 export interface AgentOptions {
   readonly session?: string;
-  readonly profile?: string;
+  /** All tools, with the schemas of their answers, where nothing is said: `{}` for what a client gets by itself. */
+  readonly select?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>>;
   readonly token?: string;
   readonly era?: Era;
 }
@@ -29,13 +31,18 @@ export class Agent implements AsyncDisposable {
   static async overHttp(daemon: RunningDaemon, options: AgentOptions = {}): Promise<Agent> {
     const url = new URL('/mcp', daemon.url);
     if (options.session !== undefined) url.searchParams.set('session', options.session);
-    if (options.profile !== undefined) url.searchParams.set('profile', options.profile);
-    const headers = { authorization: `Bearer ${options.token ?? daemon.token}` };
+    const select = options.select ?? { toolsets: 'all', full_schemas: 'true' };
+    for (const [name, value] of Object.entries(select)) url.searchParams.set(name, value);
+    const headers = { ...options.headers, authorization: `Bearer ${options.token ?? daemon.token}` };
     const transport = new StreamableHTTPClientTransport(url, { requestInit: { headers } });
     return Agent.#connect(options.era ?? 'auto', (client) => client.connect(transport));
   }
 
-  static async overStdio(home: string, args: readonly string[] = [], era: Era = 'auto'): Promise<Agent> {
+  static async overStdio(
+    home: string,
+    args: readonly string[] = ['--toolsets', 'all', '--full-schemas'],
+    era: Era = 'auto',
+  ): Promise<Agent> {
     const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
     const transport = new StdioClientTransport({
       command: process.execPath,

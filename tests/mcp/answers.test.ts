@@ -220,6 +220,8 @@ describe('the answers', () => {
       truncated: true,
       note: expect.stringContaining('raise limit'),
     });
+    await answer('image_list', {}, 'images default_driver drivers');
+    await answer('file_diff', { from: `${name}:golden`, to: name }, 'changes summary');
     await answer(
       'snapshot_restore',
       golden,
@@ -230,6 +232,8 @@ describe('the answers', () => {
       golden,
       'workspace_id name state ip forked_from',
     );
+    const merge = { from: fork.workspace_id, into: workspace_id, dry_run: true };
+    await answer('file_merge', merge, 'applied changes summary conflicts undo_snapshot_id');
     const many = await answer<{ workers: { workspace_id: string; name: string }[] }>(
       'workspace_batch_fork',
       { ...here, count: 2 },
@@ -328,7 +332,7 @@ describe('the answers', () => {
     );
     expect(swarm.tasks[0]!.stdout).toMatch(/^ready\nall own\n1\n/);
     // The worker is gone; what was cut off is kept where it can still be read.
-    const rest = /read on with file_read workspace_id=(\S+) path=(\S+) offset=100\]$/.exec(
+    const rest = /read on with file_read workspace_id=(\S+) path=(\S+) offset=50\]/.exec(
       swarm.tasks[0]!.stdout,
     )!;
     expect(

@@ -23,9 +23,9 @@ describe('coppice mcp', () => {
     expect(await cli.json('status')).toMatchObject({ running: true });
   });
 
-  test('lists the profiles in its help', async () => {
+  test('lists the toolsets in its help', async () => {
     const help = await cli.ok('mcp', '--help');
-    expect(help).toMatch(/Profiles:\n\s+full .*\n\s+core .*workspace_create/);
+    expect(help).toMatch(/Toolsets:\n\s+default .*\n\s+core .*workspace_create/);
   });
 
   test('answers a line that is no message with an error, and goes on', async () => {
@@ -106,12 +106,24 @@ describe('coppice mcp install', () => {
     const path = join(cli.directory, '.codex/config.toml');
     await mkdir(join(path, '..'), { recursive: true });
     await writeFile(path, 'model = "x"\n\n[mcp_servers.other]\ncommand = "y"\n');
-    await install('codex', '--write', '--profile', 'core');
-    await install('codex', '--write', '--profile', 'core', '--session', 'ann');
+    await install('codex', '--write', '--toolsets', 'core');
+    await install(
+      'codex',
+      '--write',
+      '--toolsets',
+      'core,git',
+      '--tools',
+      'set_env',
+      '--read-only',
+      '--session',
+      'ann',
+    );
     const text = await readFile(path, 'utf8');
     expect(text).toContain('model = "x"\n\n[mcp_servers.other]\ncommand = "y"\n');
     expect(text.match(/\[mcp_servers\.coppice\]/g)).toHaveLength(1);
-    expect(text).toContain('args = ["mcp","--profile","core","--session","ann"]');
+    expect(text).toContain(
+      'args = ["mcp","--toolsets","core,git","--tools","set_env","--read-only","--session","ann"]',
+    );
   });
 
   test('keeps the file as it was beside the new one, its mode, and a link to it', async () => {

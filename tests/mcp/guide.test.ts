@@ -30,6 +30,8 @@ class Follower {
   }
 }
 
+const guideTools = { toolsets: 'guide', full_schemas: 'true' };
+
 describe('the guide for agents', () => {
   let daemon: RunningDaemon;
   let agent: Agent;
@@ -39,7 +41,7 @@ describe('the guide for agents', () => {
   beforeAll(async () => {
     transfers = await mkdtemp(join(tmpdir(), 'coppice-transfers-'));
     daemon = await daemonWithGit({ transfer_dir: transfers });
-    agent = await Agent.overHttp(daemon);
+    agent = await Agent.overHttp(daemon, { select: guideTools });
     follow = new Follower(agent);
   });
   afterAll(async () => {
@@ -154,7 +156,7 @@ describe('the guide for agents', () => {
     await follow.make(snapshot);
     await agent.ok('workspace_stop', { workspace_id: 'rust-dev-env' });
 
-    await using later = await Agent.overHttp(daemon);
+    await using later = await Agent.overHttp(daemon, { select: guideTools });
     const again = new Follower(later);
     const { workspaces } = await again.make<{
       workspaces: { workspace_id: string; name: string; state: string }[];

@@ -69,8 +69,14 @@ describe('the door', () => {
     expect(await status({ authorization, origin: 'https://evil.example' })).toBe(403);
   });
 
-  test('an unknown profile or parameter is refused', async () => {
-    await expect(Agent.overHttp(daemon, { profile: 'huge', era: 'legacy' })).rejects.toThrow(/core, full/);
+  test('an unknown toolset, tool or parameter is refused', async () => {
+    const refusal = (select: Record<string, string>) =>
+      expect(Agent.overHttp(daemon, { select, era: 'legacy' })).rejects;
+    await refusal({ toolsets: 'huge' }).toThrow(/no toolset huge.*default, core/s);
+    await refusal({ tools: 'exec,fly' }).toThrow(/no tool fly.*workspace_create/s);
+    await refusal({ toolsets: ',' }).toThrow(/no toolset and no tool/);
+    await refusal({ read_only: 'perhaps' }).toThrow(/read_only must be true or false/);
+    await refusal({ profile: 'core' }).toThrow(/toolsets.*not `profile`/);
   });
 
   test('the token of a sandbox reaches that sandbox and learns nothing of others', async () => {
@@ -96,7 +102,7 @@ describe.each([
   ['stdio', 'auto'],
 ] as const)('over %s with a client of the %s revision', (transport, era) => {
   const connect = () =>
-    transport === 'http' ? Agent.overHttp(daemon, { era }) : Agent.overStdio(daemon.home, [], era);
+    transport === 'http' ? Agent.overHttp(daemon, { era }) : Agent.overStdio(daemon.home, undefined, era);
 
   test('tools, resources and prompts are offered, and a call is answered', async () => {
     await using client = await connect();
@@ -221,11 +227,11 @@ describe('stdio', () => {
     });
   });
 
-  test('the core profile offers the eight tools of the guide', async () => {
-    await using small = await Agent.overStdio(daemon.home, ['--profile', 'core']);
+  test('the toolset core offers eight tools, and points out those that are not offered', async () => {
+    await using small = await Agent.overStdio(daemon.home, ['--toolsets', 'core']);
     const { tools } = await small.client.listTools();
     expect(tools.map((tool) => tool.name).sort()).toEqual(core);
-    // Words that name a tool of the full profile say that it is none of these.
+    // Words that name a tool of other toolsets say that it is none of these.
     const all = (await agent.client.listTools()).tools.map((tool) => tool.name);
     const missing = await small.refused('exec', { workspace_id: 'nope', command: 'true' });
     const texts = [
@@ -267,7 +273,7 @@ describe('every tool', () => {
     const named = (hint: 'readOnlyHint' | 'destructiveHint' | 'idempotentHint') =>
       tools.flatMap((tool) => (tool.annotations?.[hint] === true ? [tool.name] : [])).sort();
     const looks = [
-      'exec_poll file_list file_read git_diff snapshot_diff snapshot_list',
+      'exec_poll file_diff file_list file_read git_diff image_list snapshot_diff snapshot_list',
       'vault_batch_read vault_list vault_read vault_search vault_stats',
       'workspace_git_status workspace_info workspace_ip workspace_list workspace_logs',
     ].flatMap((line) => line.split(' '));
@@ -277,7 +283,7 @@ describe('every tool', () => {
       'vault_delete vault_frontmatter vault_tags workspace_destroy workspace_stop',
     ].flatMap((line) => line.split(' '));
     const anything = [
-      'exec exec_background exec_parallel file_edit git_push swarm_run',
+      'exec exec_background exec_parallel file_edit file_merge git_push swarm_run',
       'vault_move vault_replace vault_write workspace_merge',
     ].flatMap((line) => line.split(' '));
     expect(named('destructiveHint')).toEqual([...removes, ...anything].sort());
@@ -370,7 +376,7 @@ describe('exec', () => {
       max_output_bytes: 1000,
     });
     expect(answer.stdout).toMatch(
-      /\[TRUNCATED: 588895 bytes total, showing first 1000 bytes; read on with file_read path=\S+ offset=1000\]$/,
+      /^1\n2\n3[\d\n]+\n\[TRUNCATED: 587895 of 588895 bytes are left out here; read on with file_read path=\S+ offset=500\]\n[\d\n]+100000\n$/,
     );
     const rest = await agent.ok('file_read', {
       workspace_id: 'box',

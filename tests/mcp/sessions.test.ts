@@ -43,7 +43,7 @@ test('a session owns what it creates; others see it, and change it only after th
 });
 
 test('ownership and the client itself go on after the daemon was killed and started again', async () => {
-  await using ann = await Agent.overStdio(daemon.home, ['--session', 'ann']);
+  await using ann = await Agent.overStdio(daemon.home, ['--toolsets', 'all', '--session', 'ann']);
   await ann.ok('workspace_create', { name: 'kept' });
   await ann.ok('file_write', { workspace_id: 'kept', path: 'a', content: 'still here' });
   await daemon.kill();

@@ -44,6 +44,7 @@ describe('agents can rely on', () => {
     const { stdout, stderr } = await agent.ok<{ stdout: string; stderr: string }>('exec', {
       ...here,
       command,
+      max_output_bytes: 1_000_000,
     });
     expect(stdout.length).toBeGreaterThan(200_000);
     expect(stdout).toMatch(/\n40000\ndone\n$/);

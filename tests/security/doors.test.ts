@@ -2,11 +2,11 @@ import { type Action, accessOf, type Route, routes } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { toolGroups } from '../../packages/daemon/src/doors/mcp/registry.ts';
+import { allToolsets } from '../../packages/daemon/src/doors/mcp/registry.ts';
 import { Agent } from '../mcp/agent.ts';
 import { rawCall } from './raw-call.ts';
 
-const tools = Object.values(toolGroups).flat();
+const tools = Object.values(allToolsets).flat();
 
 /** As HTTP answers it, with everything filled in; what no route does is for administrators. */
 const httpRefuses = async (url: string, token: string, sandbox: string, action: Action): Promise<boolean> => {

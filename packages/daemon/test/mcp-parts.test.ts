@@ -7,7 +7,7 @@ import { CoppiceError } from '@coppice/protocol';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { fileType } from '../src/doors/mcp/file-type.ts';
 import { PendingCalls } from '../src/doors/mcp/pending-calls.ts';
-import { toolGroups } from '../src/doors/mcp/registry.ts';
+import { allToolsets } from '../src/doors/mcp/registry.ts';
 import { toFailure } from '../src/doors/mcp/tool-failure.ts';
 import { parseStatus } from '../src/git/git-status.ts';
 import { ConfinedDirectory } from '../src/notes/confined-directory.ts';
@@ -19,7 +19,7 @@ async function* bytes(content: string): AsyncIterable<Buffer> {
 }
 
 test('no tool answers what a sandbox asks, or changes which names it may reach', () => {
-  const tools = Object.values(toolGroups).flat();
+  const tools = Object.values(allToolsets).flat();
   expect(tools.flatMap(({ actions }) => actions)).not.toContain('answerQuestion');
   const network = tools.find(({ name }) => name === 'network_policy')!;
   const fields = Object.keys((network.input as unknown as { shape: object }).shape);

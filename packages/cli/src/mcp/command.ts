@@ -10,29 +10,48 @@ import { assertToken, DaemonDoor } from './daemon-door.ts';
 import { StdioShim } from './stdio-shim.ts';
 
 interface ServeOptions {
-  readonly profile: string;
+  readonly toolsets?: string;
+  readonly tools?: string;
+  readonly readOnly?: boolean;
+  readonly fullSchemas?: boolean;
   readonly session?: string;
   readonly home?: string;
 }
 
-const profileOption = () =>
-  new Option('--profile <profile>', 'which tools are offered').choices(['core', 'full']).default('full');
-const sessionOption = () =>
-  new Option('--session <name>', 'whose workspaces are one’s own (default: one for each token)');
+const toolOptions = (): readonly Option[] => [
+  new Option('--toolsets <names>', 'which tools are offered, separated by commas (default: default)'),
+  new Option('--tools <names>', 'single tools, besides the toolsets or instead of the default ones'),
+  new Option('--read-only', 'only tools that change nothing'),
+  new Option('--full-schemas', 'list the bounds of all parameters and what each answer holds, for programs'),
+  new Option('--session <name>', 'whose workspaces are one’s own (default: one for each token)'),
+];
 
-const profilesHelp = `
-Profiles:
-  full  every tool
-  core  the eight that cover most work, for weaker models: workspace_create, exec, file_write, file_read,
-        file_list, snapshot_create, snapshot_restore, workspace_destroy`;
+const toolsetsHelp = `
+Toolsets:
+  default    what most work needs, in less than 4,000 tokens
+  core       eight tools for weaker models: workspace_create, exec, file_write, file_read, file_list,
+             snapshot_create, snapshot_restore, workspace_destroy
+  guide      what the workflow guide for agents uses
+  all        every tool
+  by subject workspaces, exec, files, snapshots, forks, images, network, git, swarms, notes`;
+
+/** The options as words of a command line, and as parameters of the daemon. */
+const chosenTools = (
+  options: ServeOptions,
+): readonly (readonly [flag: string, name: string, value: string])[] => [
+  ...(options.toolsets === undefined ? [] : [['--toolsets', 'toolsets', options.toolsets] as const]),
+  ...(options.tools === undefined ? [] : [['--tools', 'tools', options.tools] as const]),
+  ...(options.readOnly ? [['--read-only', 'read_only', 'true'] as const] : []),
+  ...(options.fullSchemas ? [['--full-schemas', 'full_schemas', 'true'] as const] : []),
+  ...(options.session === undefined ? [] : [['--session', 'session', options.session] as const]),
+];
 
 const serve = async (cli: Cli, options: ServeOptions): Promise<void> => {
   const { env } = cli.io;
   const url = options.home === undefined ? env.COPPICE_URL || undefined : undefined;
   const token = options.home === undefined ? env.COPPICE_TOKEN || undefined : undefined;
   assertToken(url, token);
-  const query = new URLSearchParams({ profile: options.profile });
-  if (options.session !== undefined) query.set('session', options.session);
+  const query = new URLSearchParams(chosenTools(options).map(([, name, value]) => [name, value]));
   const door = new DaemonDoor({ home: cli.home, url, token, query, signal: cli.signal });
   await door.open();
   await new StdioShim(door, cli.io.stdout, cli.signal).serve(cli.io.stdin);
@@ -77,8 +96,7 @@ const install = async (cli: Cli, name: string, options: InstallOptions): Promise
     command: findCommand(),
     args: [
       'mcp',
-      ...(options.profile === 'full' ? [] : ['--profile', options.profile]),
-      ...(options.session === undefined ? [] : ['--session', options.session]),
+      ...chosenTools(options).flatMap(([flag, , value]) => (value === 'true' ? [flag] : [flag, value])),
     ],
     env: environmentOf(cli, options),
   };
@@ -95,15 +113,19 @@ const install = async (cli: Cli, name: string, options: InstallOptions): Promise
 
 export const define: DefineCommand = (program, cli) => {
   const mcp = verb(program, 'mcp', 'Serve agents over MCP on standard input and output')
-    .addOption(profileOption())
-    .addOption(sessionOption())
-    .addHelpText('after', profilesHelp)
-    .addHelpText('after', examples('coppice mcp --profile core', 'coppice mcp install claude-code --write'))
+    .addHelpText('after', toolsetsHelp)
+    .addHelpText(
+      'after',
+      examples(
+        'coppice mcp --toolsets default,git',
+        'coppice mcp --toolsets all --read-only',
+        'coppice mcp install claude-code --write',
+      ),
+    )
     .action((options: ServeOptions) => serve(cli, options));
-  verb(mcp, 'install', 'Print the configuration for a client, or write it')
+  const installing = verb(mcp, 'install', 'Print the configuration for a client, or write it')
     .argument('<client>', 'claude-code, claude-desktop, cursor, vscode or codex')
-    .addOption(profileOption())
-    .addOption(sessionOption())
     .option('-w, --write', 'write it into the file of the client, next to what is there')
     .action((name: string, options: InstallOptions) => install(cli, name, options));
+  for (const command of [mcp, installing]) for (const option of toolOptions()) command.addOption(option);
 };

@@ -1,6 +1,8 @@
 import { CoppiceError, type ExecResult, exitSchema, type RanOut } from '@coppice/protocol';
 import { z } from 'zod';
 import { unfinishedTail } from '../../inside/output-text.ts';
+import { startWithin } from '../../text/estimate-tokens.ts';
+import { bytesPerToken, headAndTail, shareTokens, textTokens } from './answer-size.ts';
 import { inShell } from './guest-shell.ts';
 import type { ToolContext } from './tool-context.ts';
 
@@ -14,7 +16,10 @@ export interface CommandRequest {
   readonly timeout_secs: number;
   readonly workdir?: string | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
-  readonly max_output_bytes: number;
+  /** Of each stream; what an answer may cost at most, where it is left out. */
+  readonly max_output_bytes?: number | undefined;
+  /** What both streams may cost together, where no number of bytes is asked for. */
+  readonly tokens?: number;
   /** Where what is cut off goes, for commands whose own workspace does not outlive the answer. */
   readonly rest?: RestPlace;
 }
@@ -71,7 +76,7 @@ const run = (context: ToolContext, id: string, request: CommandRequest): Promise
         ...words,
         env: request.env === undefined ? undefined : { ...request.env },
         timeout_ms: Math.ceil(request.timeout_secs * 1000),
-        max_output_bytes: Math.max(keptBytes, request.max_output_bytes),
+        max_output_bytes: Math.max(keptBytes, request.max_output_bytes ?? 0),
       },
     }),
   );
@@ -86,8 +91,15 @@ export const runCommand = async (
   // Before it is cut, and before the rest goes into a file that a snapshot would hold.
   const done = context.secrets.redactAll(await run(context, id, request));
   const spool = new Spool(context, id, request);
-  const stdout = await spool.cut('stdout', done.stdout, done.stdout_base64, done.stdout_cut_bytes);
-  const stderr = await spool.cut('stderr', done.stderr, done.stderr_base64, done.stderr_cut_bytes);
+  const shares = shareTokens(done.stdout, done.stderr, request.tokens ?? textTokens);
+  const stdout = await spool.cut(
+    { name: 'stdout', text: done.stdout, base64: done.stdout_base64, lostBytes: done.stdout_cut_bytes },
+    shares[0],
+  );
+  const stderr = await spool.cut(
+    { name: 'stderr', text: done.stderr, base64: done.stderr_base64, lostBytes: done.stderr_cut_bytes },
+    shares[1],
+  );
   return {
     timedOut: done.timed_out,
     result: {
@@ -105,6 +117,14 @@ export const runCommand = async (
   };
 };
 
+interface Output {
+  readonly name: 'stdout' | 'stderr';
+  readonly text: string;
+  /** Where it is no text. */
+  readonly base64: string | null;
+  readonly lostBytes: number;
+}
+
 interface CutOutput {
   readonly text: string;
   readonly base64: string | undefined;
@@ -116,7 +136,7 @@ interface CutOutput {
 class Spool {
   readonly #context: ToolContext;
   readonly #id: string;
-  readonly #limitBytes: number;
+  readonly #limitBytes: number | undefined;
   readonly #rest: RestPlace | undefined;
   readonly #stamp = `${Date.now().toString(36)}-${Math.floor(Math.random() * 36 ** 4).toString(36)}`;
 
@@ -127,30 +147,56 @@ class Spool {
     this.#rest = request.rest;
   }
 
-  async cut(
-    stream: 'stdout' | 'stderr',
-    text: string,
-    base64: string | null,
-    lostBytes: number,
-  ): Promise<CutOutput> {
+  async cut(output: Output, tokens: number): Promise<CutOutput> {
+    const { text, base64, lostBytes } = output;
     const bytes = base64 === null ? Buffer.from(text) : Buffer.from(base64, 'base64');
     const totalBytes = bytes.length + lostBytes;
-    if (totalBytes <= this.#limitBytes) return { text, base64: base64 ?? undefined, cut: false };
-    const head = bytes.subarray(0, this.#limitBytes);
-    const whole = base64 === null ? head.subarray(0, head.length - unfinishedTail(head)) : head;
-    const file = `${spoolDirectory}/${this.#stamp}.${stream}`;
+    const limitBytes = this.#limitBytes ?? (base64 === null ? undefined : Math.floor(tokens * bytesPerToken));
+    const fits =
+      limitBytes === undefined ? startWithin(text, tokens).length === text.length : totalBytes <= limitBytes;
+    if (fits && lostBytes === 0) return { text, base64: base64 ?? undefined, cut: false };
+    const file = `${spoolDirectory}/${this.#stamp}.${output.name}`;
     const kept = await this.#keep(file, bytes);
+    const shown = this.#show(output, bytes, tokens, (leftOut, headBytes) =>
+      this.#note({ totalBytes, leftOut: leftOut + lostBytes, headBytes, lostBytes }, kept ? file : undefined),
+    );
+    return { ...shown, cut: true, ...(kept ? { file } : {}) };
+  }
+
+  /** The start and the end of text; of bytes the start. */
+  #show(
+    { text, base64 }: Output,
+    bytes: Buffer,
+    tokens: number,
+    note: (leftOutBytes: number, headBytes: number) => string,
+  ): { text: string; base64: string | undefined } {
+    if (base64 !== null) {
+      const head = bytes.subarray(0, this.#limitBytes ?? Math.floor(tokens * bytesPerToken));
+      const end = note(bytes.length - head.length, head.length);
+      return { text: `${head.toString('utf8')}\n${end}`, base64: head.toString('base64') };
+    }
+    if (this.#limitBytes === undefined)
+      return { text: headAndTail(text, tokens, note).text, base64: undefined };
+    const half = bytes.subarray(0, Math.ceil(this.#limitBytes / 2));
+    const head = half.subarray(0, half.length - unfinishedTail(half));
+    const tail = afterCut(
+      bytes.subarray(Math.max(head.length, bytes.length - Math.floor(this.#limitBytes / 2))),
+    );
+    const between = note(bytes.length - head.length - tail.length, head.length);
+    return { text: `${head.toString('utf8')}\n${between}\n${tail.toString('utf8')}`, base64: undefined };
+  }
+
+  #note(
+    cut: { totalBytes: number; leftOut: number; headBytes: number; lostBytes: number },
+    file: string | undefined,
+  ): string {
     const other = this.#rest?.workspace;
-    const where = kept
-      ? `; read on with file_read ${other === undefined ? '' : `workspace_id=${other.name} `}path=${file} offset=${whole.length}${lostBytes > 0 ? ` (the first ${bytes.length} bytes are there)` : ''}`
-      : `; ${this.#rest?.otherwise ?? 'the rest could not be kept: raise max_output_bytes'}`;
-    const note = `\n[TRUNCATED: ${totalBytes} bytes total, showing first ${whole.length} bytes${where}]`;
-    return {
-      text: `${whole.toString('utf8')}${note}`,
-      base64: base64 === null ? undefined : whole.toString('base64'),
-      cut: true,
-      ...(kept ? { file } : {}),
-    };
+    const kept = cut.lostBytes > 0 ? ` (its first ${cut.totalBytes - cut.lostBytes} bytes are there)` : '';
+    const where =
+      file === undefined
+        ? (this.#rest?.otherwise ?? 'the rest could not be kept: raise max_output_bytes')
+        : `read on with file_read ${other === undefined ? '' : `workspace_id=${other.name} `}path=${file} offset=${cut.headBytes}${kept}`;
+    return `[TRUNCATED: ${cut.leftOut} of ${cut.totalBytes} bytes are left out here; ${where}]`;
   }
 
   /** A full disk, or a workspace that went away, must not cost the agent the part that it can have. */
@@ -169,3 +215,9 @@ class Spool {
     }
   }
 }
+
+/** Bytes from the first whole character on. */
+const afterCut = (bytes: Buffer): Buffer => {
+  const start = bytes.subarray(0, 4).findIndex((byte) => (byte & 0xc0) !== 0x80);
+  return start > 0 ? bytes.subarray(start) : bytes;
+};

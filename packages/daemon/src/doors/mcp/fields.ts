@@ -9,15 +9,11 @@ export const guestPath = (path: string): string =>
 
 /** Parameters that many tools share, each with the words that an agent reads. */
 export const workspaceId = sandboxRefSchema.describe('Id or name of the workspace.');
-export const filePath = guestPathSchema.describe(
-  `Path inside the workspace; a relative one starts at ${workDirectory}.`,
-);
-export const workdir = guestPathSchema
-  .optional()
-  .describe(`Directory to run in; relative to ${workDirectory}, which is the default.`);
+export const filePath = guestPathSchema.describe(`Path inside; relative to ${workDirectory}.`);
+export const workdir = guestPathSchema.optional().describe(`Directory to run in; default ${workDirectory}.`);
 export const environment = environmentSchema
   .optional()
-  .describe('Environment variables for this command only; see set_env for lasting ones.');
+  .describe('Environment variables for this command only.');
 export const commandLine = z
   .string()
   .min(1)
@@ -27,15 +23,10 @@ export const maxOutputBytes = z
   .int()
   .min(1)
   .max(8_388_608)
-  .default(262_144)
-  .describe('How much of stdout and of stderr to answer with; the note at the cut says where the rest is.');
+  .optional()
+  .describe(
+    'Bytes of stdout and of stderr to show. Default: about 8000 tokens; the note at the cut says where the rest is.',
+  );
 export const timeoutSecs = (defaultSecs: number) =>
-  z
-    .number()
-    .min(0.1)
-    .max(86_400)
-    .default(defaultSecs)
-    .describe(`Seconds until the command is killed (default ${defaultSecs}).`);
-export const repositoryPath = guestPathSchema
-  .default(workDirectory)
-  .describe(`Directory of the repository (default ${workDirectory}).`);
+  z.number().min(0.1).max(86_400).default(defaultSecs).describe('Seconds until the command is killed.');
+export const repositoryPath = guestPathSchema.default(workDirectory).describe('Directory of the repository.');

@@ -1,5 +1,7 @@
 import { GatheredBytes } from '@coppice/runtime';
 import { unfinishedTail } from '../../inside/output-text.ts';
+import { startWithin } from '../../text/estimate-tokens.ts';
+import { bytesPerToken, textTokens } from './answer-size.ts';
 import { fileType } from './file-type.ts';
 import type { ToolContext } from './tool-context.ts';
 
@@ -14,27 +16,41 @@ export interface GuestFile {
   readonly truncated: boolean;
 }
 
+/** Read where nobody says how much: all of a picture, which costs by its size on a screen, or what an answer can hold. */
+const wholeBytes = 262_144;
+
+const wholeCharacters = (bytes: Buffer, isText: boolean): Buffer =>
+  isText ? bytes.subarray(0, bytes.length - unfinishedTail(bytes)) : bytes;
+
+const affordable = (bytes: Buffer, isText: boolean): Buffer => {
+  if (!isText) return bytes.subarray(0, Math.floor(textTokens * bytesPerToken));
+  const text = wholeCharacters(bytes, isText).toString('utf8');
+  return bytes.subarray(0, Buffer.byteLength(startWithin(text, textTokens)));
+};
+
 /** A part of a file of a sandbox, as text where it is text. */
 export const readGuestFile = async (
   context: ToolContext,
   id: string,
   path: string,
-  offset: number,
-  limit: number,
+  { offset, limit }: { offset: number; limit?: number | undefined },
 ): Promise<GuestFile> => {
+  const mostBytes = limit ?? wholeBytes;
   // One byte more than asked for tells whether there is more.
   const params = { sandbox: id };
   const { bytes: source, sizeBytes } = await context.call('readFile', {
     params,
-    query: { path, offset, length: limit + 1 },
+    query: { path, offset, length: mostBytes + 1 },
   });
   const gathered = new GatheredBytes();
   for await (const chunk of source) gathered.add(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length));
   const read = gathered.bytes;
-  const truncated = read.length > limit;
-  let part = truncated ? read.subarray(0, limit) : read;
-  const { isText, mimeType } = fileType(path, part, truncated);
-  if (isText && truncated) part = part.subarray(0, part.length - unfinishedTail(part));
+  const first = read.subarray(0, mostBytes);
+  const { isText, mimeType } = fileType(path, first, read.length > mostBytes);
+  const isWholeImage = mimeType.startsWith('image/') && offset === 0 && read.length <= mostBytes;
+  const part =
+    limit === undefined && !isWholeImage ? affordable(first, isText) : wholeCharacters(first, isText);
+  const truncated = read.length > part.length;
   const whole = truncated
     ? (await context.call('statFile', { params, query: { path } })).size_bytes
     : offset + read.length;

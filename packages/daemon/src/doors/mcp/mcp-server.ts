@@ -6,10 +6,13 @@ import {
   Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
+import { z } from 'zod';
 import { cleanError } from '../../redaction/clean-error.ts';
 import { redact } from '../../redaction/redact.ts';
 import { hasMask, mask } from '../../redaction/secrets.ts';
 import { invalidInput } from '../problem.ts';
+import { fitAnswer } from './answer-size.ts';
+import { asMeant, type Shape } from './lenient.ts';
 import { getPrompt, prompts } from './prompts.ts';
 import type { ToolSet } from './registry.ts';
 import { listResources, readResource, resourceActions, resourceTemplates } from './resources.ts';
@@ -19,7 +22,7 @@ import { toFailure } from './tool-failure.ts';
 
 const instructions = `Coppice gives you isolated Linux computers (workspaces) that can be snapshotted, rolled back and forked.
 Start with workspace_create, then exec, file_write, file_read; snapshot_create before anything risky, snapshot_restore to go back; workspace_destroy when you are done.
-workspace_id takes an id or a name. Internet is off unless allow_internet is true. Relative paths start at /workspace.
+workspace_id takes an id or a name. Internet is off unless allow_internet is true. Relative paths start at /workspace. Answers are cut to about 8000 tokens and say so.
 Commands longer than timeout_secs: exec_background, then exec_poll with wait_secs. Errors end with the next tool to call.`;
 
 export interface McpServerOptions {
@@ -102,12 +105,13 @@ const call = async (
 ): Promise<CallToolResult> => {
   const leave = options.parts.services.sessions.enter(context.session);
   try {
-    const input = tool.input.safeParse(given);
+    const input = parseInput(tool, given);
     if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));
     if (tool.annotations.readOnlyHint !== true) refuseMasked(tool, given);
     const shown = context.secrets.redactAll(await tool.run(context, input.data));
     context.signal.throwIfAborted();
-    const output = context.secrets.masked ? { ...shown, redacted: true } : shown;
+    const sized = asksForSize(given) ? shown : fitAnswer(shown);
+    const output = context.secrets.masked ? { ...sized, redacted: true } : sized;
     const content = tool.content?.(output);
     const note = { type: 'text' as const, text: maskedNote };
     return {
@@ -126,6 +130,19 @@ const call = async (
     leave();
   }
 };
+
+/** As it is written, or else as it was meant. */
+const parseInput = (tool: Tool, given: Record<string, unknown>) => {
+  const strict = tool.input.safeParse(given);
+  if (strict.success) return strict;
+  const meant = tool.input.safeParse(asMeant(z.toJSONSchema(tool.input, { io: 'input' }) as Shape, given));
+  return meant.success ? meant : strict;
+};
+
+/** Who says how much to answer with gets that much. */
+const sizes = ['limit', 'max_output_bytes', 'max_bytes', 'max_lines', 'max_results'];
+const asksForSize = (given: Record<string, unknown>): boolean =>
+  sizes.some((name) => given[name] !== undefined && given[name] !== null);
 
 const maskedNote = `[REDACTED: ${mask} stands for the value of a secret variable; what has it cannot be written back]`;
 

@@ -11,7 +11,8 @@ import type { Calls } from '../calls.ts';
 import type { HttpServer } from '../http/server.ts';
 import { createMcpServer } from './mcp-server.ts';
 import { PendingCalls } from './pending-calls.ts';
-import { isProfile, type Profile, profiles, ToolSet } from './registry.ts';
+import { type Selection, ToolSet } from './registry.ts';
+import { readSelection, selectionParameters } from './selection.ts';
 import { asSingleRequest, SingleExchange } from './single-exchange.ts';
 
 export interface RegisterMcpOptions {
@@ -26,11 +27,12 @@ export interface RegisterMcpOptions {
 interface McpCall {
   readonly principal: Principal;
   readonly session: string;
-  readonly profile: Profile;
+  readonly selection: Selection;
   readonly signal: AbortSignal;
 }
 
 const sessionHeader = 'mcp-session-id';
+const mostToolSets = 100;
 
 /**
  * Mounts the MCP server at /mcp. Requests stand alone: a client goes on after a restart of the daemon as if nothing had
@@ -50,17 +52,19 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
   };
   const toolSets = new Map<string, ToolSet>();
   /** Tokens of one kind may do the same, each to its own. */
-  const toolSet = (profile: Profile, principal: Principal): ToolSet => {
-    const key = `${profile} ${principal.scope.kind} ${principal.role}`;
-    const known = toolSets.get(key) ?? ToolSet.of(profile, (action) => permits(principal, action));
+  const toolSet = (selection: Selection, principal: Principal): ToolSet => {
+    const key = JSON.stringify([selection, principal.scope.kind, principal.role]);
+    const known = toolSets.get(key) ?? ToolSet.of(selection, (action) => permits(principal, action));
+    // Callers choose the selection, so what is remembered of it is bounded.
+    if (toolSets.size >= mostToolSets) toolSets.clear();
     toolSets.set(key, known);
     return known;
   };
   const pending = new PendingCalls();
-  const serverFor = ({ principal, session, profile, signal }: McpCall): Server =>
+  const serverFor = ({ principal, session, selection, signal }: McpCall): Server =>
     createMcpServer({
       parts,
-      tools: toolSet(profile, principal),
+      tools: toolSet(selection, principal),
       caller: { principal, session, signal },
       version: options.version,
       onInternalError: options.onInternalError,
@@ -91,7 +95,8 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
     handler: async (request, reply) => {
       const principal = door.principalOf(request);
       const body = door.documentOf(request);
-      const { session, profile } = readQuery(request, principal);
+      const session = readSession(request, principal);
+      const selection = readSelection(request.query as Record<string, unknown>, request.headers);
       const client = request.headers[sessionHeader];
       const sender = typeof client === 'string' ? `${principal.tokenId} ${client}` : undefined;
       const abort = new AbortController();
@@ -99,7 +104,7 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
         if (!reply.raw.writableFinished) abort.abort();
       });
       const leave = pending.enter(sender, body, abort);
-      const call: McpCall = { principal, session, profile, signal: abort.signal };
+      const call: McpCall = { principal, session, selection, signal: abort.signal };
       const single = asSingleRequest(request.method, request.headers, body);
       reply.hijack();
       try {
@@ -119,21 +124,17 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
   });
 };
 
-const readQuery = (request: FastifyRequest, principal: Principal): { session: string; profile: Profile } => {
-  const {
-    profile = 'full',
-    session = principal.tokenId,
-    ...others
-  } = request.query as Record<string, unknown>;
-  const [unknown] = Object.keys(others);
+const parameters: readonly string[] = ['session', ...selectionParameters];
+
+const readSession = (request: FastifyRequest, principal: Principal): string => {
+  const query = request.query as Record<string, unknown>;
+  const unknown = Object.keys(query).find((name) => !parameters.includes(name));
   if (unknown !== undefined)
-    throw new CoppiceError('invalid_argument', `/mcp takes \`profile\` and \`session\`, not \`${unknown}\``);
-  if (typeof profile !== 'string' || !isProfile(profile))
-    throw new CoppiceError('invalid_argument', `the profile must be one of ${profiles.join(', ')}`);
-  if (typeof session !== 'string' || !sessionNameSchema.safeParse(session).success)
-    throw new CoppiceError(
-      'invalid_argument',
-      'the session must be 1 to 128 letters, digits, `_`, `.`, `:`, `@` or `-`',
-    );
-  return { session, profile };
+    throw new CoppiceError('invalid_argument', `/mcp takes ${parameters.join(', ')}, not \`${unknown}\``);
+  const { session = principal.tokenId } = query;
+  if (typeof session === 'string' && sessionNameSchema.safeParse(session).success) return session;
+  throw new CoppiceError(
+    'invalid_argument',
+    'the session must be 1 to 128 letters, digits, `_`, `.`, `:`, `@` or `-`',
+  );
 };

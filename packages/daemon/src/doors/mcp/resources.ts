@@ -85,7 +85,7 @@ const readFile = async (
   path: string,
 ): Promise<ReadResourceResult> => {
   const id = context.own(ref);
-  const file = await readGuestFile(context, id, path, 0, readLimitBytes);
+  const file = await readGuestFile(context, id, path, { offset: 0, limit: readLimitBytes });
   const body = file.encoding === 'utf-8' ? { text: file.content } : { blob: file.content };
   const rest = `[TRUNCATED: ${file.sizeBytes ?? 'unknown'} bytes total; read on with file_read path=${path} offset=${file.bytes}]`;
   return {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError, environmentPatchSchema, type JobLogBody } from '@coppice/protocol';
 import { z } from 'zod';
+import { headAndTail, shareTokens, textTokens } from '../answer-size.ts';
 import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
 import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
 import { inShell } from '../guest-shell.ts';
@@ -11,7 +12,7 @@ const exec = defineTool({
   name: 'exec',
   title: 'Run a command',
   description:
-    'Runs a shell command in the workspace and answers with exit_code, stdout and stderr when it ends. A command that fails is no tool error: look at exit_code. Do not use it for commands that take longer than timeout_secs or never end, such as servers (exec_background), nor to read or change files (file_read, file_edit).',
+    'Runs a shell command and answers with exit_code, stdout and stderr when it ends. A command that fails is no tool error: look at exit_code. Do not use it for what takes longer than timeout_secs or never ends (exec_background).',
   actions: ['exec', 'writeFile'],
   annotations: outward(unbounded),
   input: z.strictObject({
@@ -34,11 +35,13 @@ const exec = defineTool({
   },
 });
 
+const jobId = z.int().min(0).describe('From exec_background.');
+
 const background = defineTool({
   name: 'exec_background',
   title: 'Start a background job',
   description:
-    'Starts a command that goes on while you do other work: long builds, test suites, servers. Follow it with exec_poll, end it with exec_kill. Do not use it for commands that end within seconds (exec is simpler). Jobs end with workspace_stop and snapshot_restore.',
+    'Starts a command that goes on while you do other work: builds, test suites, servers. Follow it with exec_poll. Do not use it for commands that end within seconds (exec). Jobs end with snapshot_restore.',
   actions: ['startJob'],
   annotations: outward(unbounded),
   input: z.strictObject({ workspace_id: workspaceId, command: commandLine, workdir, env: environment }),
@@ -62,7 +65,8 @@ const restMs = 50;
 const pollLog = async (
   context: ToolContext,
   id: string,
-  input: { job_id: number; cursor?: number | undefined; wait_secs: number; max_output_bytes: number },
+  input: { job_id: number; cursor?: number | undefined; wait_secs: number },
+  maxBytes: number,
 ): Promise<JobLogBody> => {
   const deadlineMs = performance.now() + input.wait_secs * 1000;
   const params = { sandbox: id, job: input.job_id };
@@ -77,12 +81,12 @@ const pollLog = async (
       if (!log.running) break;
       await sleep(Math.min(restMs, leftMs()));
     }
-    return read(0, input.max_output_bytes, 0);
+    return read(0, maxBytes, 0);
   }
   for (;;) {
     context.signal.throwIfAborted();
     const waitMs = leftMs();
-    const log = await read(input.cursor, input.max_output_bytes, waitMs);
+    const log = await read(input.cursor, maxBytes, waitMs);
     if (log.entries.length > 0 || !log.running || waitMs === 0) return log;
   }
 };
@@ -90,19 +94,38 @@ const pollLog = async (
 const textOf = (log: JobLogBody, stream: 'stdout' | 'stderr'): string =>
   log.entries.flatMap((entry) => (entry.stream === stream ? [entry.text] : [])).join('');
 
+/** As much as one read of a log may bring. */
+const mostLogBytes = 4_194_304;
+
+/** The start and the end of what a job wrote, unless the agent says how much of it to show. */
+const shownLog = (
+  log: JobLogBody,
+  input: { cursor?: number | undefined; max_output_bytes?: number | undefined },
+): { stdout: string; stderr: string } => {
+  const [stdout, stderr] = [textOf(log, 'stdout'), textOf(log, 'stderr')];
+  if (input.max_output_bytes !== undefined) return { stdout, stderr };
+  const shares = shareTokens(stdout, stderr, textTokens);
+  const note = (leftOut: number) =>
+    `[TRUNCATED: ${leftOut} bytes are left out here; read all of it in parts with cursor=${input.cursor ?? 0} max_output_bytes=20000]`;
+  return {
+    stdout: headAndTail(stdout, shares[0], note).text,
+    stderr: headAndTail(stderr, shares[1], note).text,
+  };
+};
+
 const poll = defineTool({
   name: 'exec_poll',
   title: 'Follow a background job',
   description:
-    'Output and state of a job. Without cursor it answers with all output; wait_secs then waits for the job to end. With the cursor of the last answer it answers with what is new; wait_secs then waits for more. Do not call it in a tight loop: give wait_secs.',
+    'Output and state of a job. Without cursor: all output, and wait_secs waits for the end. With the cursor of the last answer: what is new, and wait_secs waits for more. Do not call it in a tight loop: give wait_secs.',
   actions: ['readJob', 'getJob'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
-    job_id: z.int().min(0).describe('From exec_background.'),
-    cursor: z.int().min(0).optional().describe('From the last answer; only what came after it is given.'),
-    wait_secs: z.number().min(0).max(300).default(0),
-    max_output_bytes: maxOutputBytes.pipe(z.int().max(4_194_304)),
+    job_id: jobId,
+    cursor: z.int().min(0).optional().describe('From the last answer.'),
+    wait_secs: z.number().min(0).max(300).default(0).describe('Seconds to wait at most.'),
+    max_output_bytes: maxOutputBytes,
   }),
   output: z.object({
     job_id: z.number(),
@@ -122,15 +145,16 @@ const poll = defineTool({
   },
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
-    const log = await context.during(`waiting for job ${input.job_id}`, () => pollLog(context, id, input));
+    const log = await context.during(`waiting for job ${input.job_id}`, () =>
+      pollLog(context, id, input, Math.min(input.max_output_bytes ?? mostLogBytes, mostLogBytes)),
+    );
     const job = await context.call('getJob', { params: { sandbox: id, job: input.job_id } });
     const more = job.log_bytes > log.cursor;
     return {
       job_id: input.job_id,
       running: log.running,
       exit_code: log.exit === null ? null : exitCodeOf(log.exit),
-      stdout: textOf(log, 'stdout'),
-      stderr: textOf(log, 'stderr'),
+      ...shownLog(log, input),
       cursor: log.cursor,
       dropped_bytes: log.dropped_bytes,
       ...(more ? { note: `[MORE: call exec_poll with cursor=${log.cursor} for the rest]` } : {}),
@@ -147,17 +171,17 @@ const kill = defineTool({
   annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
-    job_id: z.int().min(0),
-    signal: z.int().min(1).max(64).default(9),
+    job_id: jobId,
+    signal: z.int().min(1).max(64).default(9).describe('Number of the signal.'),
   }),
   output: z.object({ job_id: z.number(), signal: z.number(), status: z.enum(['signalled', 'ended']) }),
   next: { not_found: 'Job numbers are given by exec_background.' },
-  run: async (context, { workspace_id: ref, job_id: jobId, signal }) => {
-    const params = { sandbox: context.own(ref), job: jobId };
+  run: async (context, { workspace_id: ref, job_id: id, signal }) => {
+    const params = { sandbox: context.own(ref), job: id };
     const job = await context.call('getJob', { params });
-    if (!job.running) return { job_id: jobId, signal, status: 'ended' as const };
+    if (!job.running) return { job_id: id, signal, status: 'ended' as const };
     await context.call('signalJob', { params, body: { signal } });
-    return { job_id: jobId, signal, status: 'signalled' as const };
+    return { job_id: id, signal, status: 'signalled' as const };
   },
 });
 
@@ -199,7 +223,7 @@ const parallel = defineTool({
   actions: ['exec', 'writeFile'],
   annotations: outward(unbounded),
   input: z.strictObject({
-    workspace_ids: z.array(workspaceId).min(1).max(20),
+    workspace_ids: z.array(workspaceId).min(1).max(20).describe('Ids or names of the workspaces.'),
     commands: z
       .union([commandLine, z.array(commandLine).min(1).max(20)])
       .describe('One for all, or one for each.'),
@@ -233,7 +257,11 @@ const parallel = defineTool({
     const results = await Promise.all(
       sandboxes.map(async (sandbox, index) => {
         const command = Array.isArray(commands) ? commands[index]! : commands;
-        const result = await runOne(context, sandbox, { ...options, command });
+        const result = await runOne(context, sandbox, {
+          ...options,
+          command,
+          tokens: textTokens / sandboxes.length,
+        });
         done += 1;
         context.report(`${sandbox.name} done`, done / sandboxes.length);
         return result;

@@ -26,13 +26,13 @@ const write = defineTool({
   name: 'file_write',
   title: 'Write a file',
   description:
-    'Creates a file or replaces all of it; missing directories are made. Do not use it to change a few lines (file_edit keeps the rest safe), nor for files of the host (file_upload).',
+    'Creates a file or replaces all of it; missing directories are made. Do not use it to change a few lines (file_edit).',
   actions: ['writeFile'],
   annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
     path: filePath,
-    content: z.string().max(33_554_432),
+    content: z.string().max(33_554_432).describe('All of the file.'),
     mode,
     encoding: z.enum(['utf-8', 'base64']).default('utf-8').describe('base64 for binary content.'),
   }),
@@ -82,14 +82,14 @@ const read = defineTool({
   name: 'file_read',
   title: 'Read a file',
   description:
-    'Content of a file of the workspace: text as it is, anything else as base64 with its mime type. Use offset and limit (bytes) for large files. Do not use it for files of the host, nor to list a directory (file_list).',
+    'Content of a file: text as it is, anything else as base64 with its mime type. A long file comes in parts: read on with offset. Do not use it to list a directory (file_list).',
   actions: ['readFile', 'statFile'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
     path: filePath,
     offset: z.int().min(0).default(0).describe('First byte to read.'),
-    limit: z.int().min(1).max(16_777_216).default(262_144).describe('How many bytes at most.'),
+    limit: z.int().min(1).max(16_777_216).optional().describe('Bytes at most. Default: about 8000 tokens.'),
   }),
   output: readOutput,
   content: readContent,
@@ -97,7 +97,7 @@ const read = defineTool({
   run: async (context, input) => {
     const id = context.own(input.workspace_id);
     const path = guestPath(input.path);
-    const file = await readGuestFile(context, id, path, input.offset, input.limit);
+    const file = await readGuestFile(context, id, path, { offset: input.offset, limit: input.limit });
     return {
       path,
       content: file.content,
@@ -117,15 +117,15 @@ const edit = defineTool({
   name: 'file_edit',
   title: 'Replace text in a file',
   description:
-    'Replaces old_string by new_string. It must be in the file exactly once, unless replace_all is true; otherwise nothing is written. Do not use it without file_read first, to create a file, or to rewrite most of one (file_write).',
+    'Replaces old_string, which must be in the file exactly once unless replace_all is true; otherwise nothing is written. Do not use it without file_read first, nor to create a file (file_write).',
   actions: ['editFile'],
   annotations: unbounded,
   input: z.strictObject({
     workspace_id: workspaceId,
     path: filePath,
     old_string: edited.old_string.describe('The exact text, with enough around it to be unique.'),
-    new_string: edited.new_string,
-    replace_all: edited.replace_all,
+    new_string: edited.new_string.describe('What takes its place.'),
+    replace_all: edited.replace_all.describe('Replace every occurrence.'),
   }),
   output: z.object({ path: z.string(), replacements: z.number(), bytes: z.number() }),
   next: {
@@ -143,14 +143,14 @@ const list = defineTool({
   name: 'file_list',
   title: 'List a directory',
   description:
-    'Entries of a directory with name, kind, size, permissions and time of change. Do not use it to find text (exec with grep), nor with a large depth on / or node_modules.',
+    'Entries of a directory with kind, size, permissions and time of change. Do not use it to find text (exec with grep).',
   actions: ['listFiles'],
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
     path: filePath.default(workDirectory),
     depth: z.int().min(1).max(64).default(1).describe('How many levels down.'),
-    limit: z.int().min(1).max(10_000).default(1000),
+    limit: z.int().min(1).max(10_000).default(1000).describe('Entries at most.'),
   }),
   output: z.object({
     path: z.string(),

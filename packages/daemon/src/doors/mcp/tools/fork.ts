@@ -5,18 +5,18 @@ import {
   type Forked,
   forkSnapshotSchema,
   nameSchema,
+  type Sandbox,
   type Snapshot,
   snapshotRefSchema,
 } from '@coppice/protocol';
 import { z } from 'zod';
+import type { Progress } from '../../../services.ts';
 import { workspaceId } from '../fields.ts';
 import { additive, defineTool, type Tool } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 import { forkedFromSchema, workspaceOf, workspaceSchema } from '../workspace-view.ts';
 
-const snapshotName = snapshotRefSchema.describe(
-  'Name (or id) of the snapshot to grow from; make one with snapshot_create.',
-);
+const snapshotName = snapshotRefSchema.describe('Name or id of the snapshot to grow from.');
 const next = {
   not_found:
     'Call snapshot_list; if there is no snapshot yet, call snapshot_create first, then fork from it.',
@@ -38,38 +38,47 @@ const manyFields = {
 const namePrefix = forkSnapshotSchema.shape.name_prefix.unwrap().describe('Names are prefix-1, prefix-2 …');
 const count = z.int().min(1).max(20);
 
+interface NewForks {
+  readonly name?: string | undefined;
+  readonly name_prefix?: string | undefined;
+  readonly count: number;
+}
+
+/** Of one fork, which is often a step of something larger, the fraction is no measure of it. */
+const reporting = (context: ToolContext, count: number): { progress: Progress } => ({
+  progress: ({ message, fraction }) => context.report(message, count > 1 ? fraction : undefined),
+});
+
+/** Grows forks of a workspace as it is now. */
+const forkNow = (context: ToolContext, source: Sandbox, fork: NewForks): Promise<Forked> =>
+  context.withRoom(fork.count, () =>
+    context.call(
+      'forkSandbox',
+      {
+        params: { sandbox: source.id },
+        body: { ...fork, ...ownName(fork, source.name), labels: context.ownership },
+      },
+      reporting(context, fork.count),
+    ),
+  );
+
 /** Grows forks that this session owns. */
-export const growForks = async (
-  context: ToolContext,
-  snapshot: Snapshot,
-  fork: {
-    name?: string | undefined;
-    name_prefix?: string | undefined;
-    count: number;
-    env?: Record<string, string>;
-  },
-): Promise<Forked> =>
+export const growForks = async (context: ToolContext, snapshot: Snapshot, fork: NewForks): Promise<Forked> =>
   context.withRoom(fork.count, () =>
     context.call(
       'forkSnapshot',
       {
         params: { snapshot: snapshot.id },
-        body: { ...fork, ...ownName(fork, snapshot), labels: context.ownership },
+        body: { ...fork, ...ownName(fork, snapshot.sandbox_name), labels: context.ownership },
       },
-      {
-        // One fork is often a step of something larger, and no measure of it.
-        progress: ({ message, fraction }) => context.report(message, fork.count > 1 ? fraction : undefined),
-      },
+      reporting(context, fork.count),
     ),
   );
 
 /** Agents fork at the same time: a name counted up from those that are there could be taken twice. */
-const ownName = (
-  { name, name_prefix: prefix }: { name?: string | undefined; name_prefix?: string | undefined },
-  snapshot: Snapshot,
-): { name?: string } =>
+const ownName = ({ name, name_prefix: prefix }: NewForks, source: string): { name?: string } =>
   name === undefined && prefix === undefined
-    ? { name: `${snapshot.sandbox_name.slice(0, 44)}-fork-${randomBytes(4).toString('hex')}` }
+    ? { name: `${source.slice(0, 44)}-fork-${randomBytes(4).toString('hex')}` }
     : {};
 
 const many = (forked: Forked, snapshot: Snapshot, requested: number) => ({
@@ -90,14 +99,14 @@ const fork = defineTool({
   name: 'workspace_fork',
   title: 'Fork a workspace',
   description:
-    'Grows a new running workspace (or several, with count) from a snapshot; it is independent from then on. Use it to try approaches side by side. Do not use it to go back in the same workspace (snapshot_restore). Each fork uses memory: destroy those you are done with.',
-  actions: ['forkSnapshot'],
+    'Grows a new running workspace (or several, with count) from a snapshot; it is independent from then on. Use it to try approaches side by side. Do not use it to go back in the same workspace (snapshot_restore).',
+  actions: ['forkSnapshot', 'forkSandbox', 'getSnapshot'],
   annotations: additive,
   input: z.strictObject({
     workspace_id: workspaceId,
-    snapshot_name: snapshotName,
-    new_name: nameSchema.optional(),
-    count: count.default(1).describe('More than 1 answers with workers.'),
+    snapshot_name: snapshotName.optional().describe('Name or id of a snapshot; as it is now when left out.'),
+    new_name: nameSchema.optional().describe('Of the fork; made up when left out.'),
+    count: count.default(1).describe('How many.'),
     name_prefix: namePrefix.optional(),
   }),
   output: workspaceSchema.partial().extend({
@@ -107,21 +116,25 @@ const fork = defineTool({
   next,
   run: async (context, input) => {
     const source = context.ownSandbox(input.workspace_id);
-    const snapshot = await context.usableSnapshot(input.snapshot_name, source);
+    const isOne = input.count === 1 && input.name_prefix === undefined;
+    if (!isOne && input.new_name !== undefined)
+      throw new CoppiceError('invalid_argument', 'new_name is for one fork; give name_prefix for several');
+    const grown = {
+      count: input.count,
+      ...(isOne ? { name: input.new_name } : { name_prefix: input.name_prefix ?? 'worker' }),
+    };
+    const named = input.snapshot_name;
+    const given = named === undefined ? undefined : await context.usableSnapshot(named, source);
+    const forked = await context.during(`forking ${source.name}`, () =>
+      given === undefined ? forkNow(context, source, grown) : growForks(context, given, grown),
+    );
+    const snapshot =
+      given ?? (await context.call('getSnapshot', { params: { snapshot: forked.snapshot_id } }));
     const forkedFrom = {
       source_workspace_id: snapshot.sandbox_id,
       source_workspace_name: snapshot.sandbox_name,
       snapshot_name: snapshot.name,
     };
-    const isOne = input.count === 1 && input.name_prefix === undefined;
-    if (!isOne && input.new_name !== undefined)
-      throw new CoppiceError('invalid_argument', 'new_name is for one fork; give name_prefix for several');
-    const forked = await context.during(`forking ${source.name}`, () =>
-      growForks(context, snapshot, {
-        count: input.count,
-        ...(isOne ? { name: input.new_name } : { name_prefix: input.name_prefix ?? 'worker' }),
-      }),
-    );
     if (isOne) return { ...workspaceOf(forked.forks[0]!), forked_from: forkedFrom };
     return { ...many(forked, snapshot, input.count), forked_from: forkedFrom };
   },
@@ -137,7 +150,7 @@ const batch = defineTool({
   input: z.strictObject({
     workspace_id: workspaceId,
     snapshot_name: snapshotName.default('golden'),
-    count,
+    count: count.describe('How many.'),
     name_prefix: namePrefix.default('worker'),
   }),
   output: z.object(manyFields),

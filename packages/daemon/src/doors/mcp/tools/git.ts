@@ -53,12 +53,12 @@ export const gitClone = defineTool({
   annotations: outward(additive),
   input: z.strictObject({
     workspace_id: workspaceId,
-    url: gitUrl,
+    url: gitUrl.describe('Of the repository: https, http, git, ssh or file.'),
     path: filePath
       .default(workDirectory)
       .describe(`Where to; ${workDirectory} by default, as for all git tools.`),
-    branch: gitWord.optional(),
-    depth: z.int().min(1).optional(),
+    branch: gitWord.optional().describe('Branch or tag to check out.'),
+    depth: z.int().min(1).optional().describe('Only so many commits of history.'),
     timeout_secs: timeoutSecs(300),
   }),
   output: z.object({
@@ -139,10 +139,10 @@ const commit = defineTool({
   input: z.strictObject({
     workspace_id: workspaceId,
     path: repositoryPath,
-    message: z.string().min(1).max(65_536),
-    add_all: z.boolean().default(true),
-    author_name: z.string().min(1).max(256).optional(),
-    author_email: z.string().min(1).max(256).optional(),
+    message: z.string().min(1).max(65_536).describe('Message of the commit.'),
+    add_all: z.boolean().default(true).describe('Commit all changes, also of new files.'),
+    author_name: z.string().min(1).max(256).optional().describe('Instead of who is configured.'),
+    author_email: z.string().min(1).max(256).optional().describe('Instead of what is configured.'),
   }),
   output: z.object({
     status: z.enum(['committed', 'nothing_to_commit']),
@@ -187,10 +187,10 @@ const push = defineTool({
   input: z.strictObject({
     workspace_id: workspaceId,
     path: repositoryPath,
-    remote: gitWord.default('origin'),
+    remote: gitWord.default('origin').describe('Name or URL of the remote.'),
     branch: gitWord.optional().describe('The current one by default.'),
-    force: z.boolean().default(false),
-    set_upstream: z.boolean().default(false),
+    force: z.boolean().default(false).describe('Replace what the remote has.'),
+    set_upstream: z.boolean().default(false).describe('Remember the remote for this branch.'),
     timeout_secs: timeoutSecs(120),
   }),
   output: z.object({ remote: z.string(), branch: z.string(), success: z.literal(true), output: z.string() }),
@@ -226,10 +226,10 @@ const diff = defineTool({
   input: z.strictObject({
     workspace_id: workspaceId,
     path: repositoryPath,
-    staged: z.boolean().default(false),
-    stat: z.boolean().default(false),
+    staged: z.boolean().default(false).describe('What is staged instead of what is not.'),
+    stat: z.boolean().default(false).describe('Only the statistics.'),
     file_path: z.string().min(1).max(4096).optional().describe('Only this file, relative to the repository.'),
-    max_bytes: z.int().min(1).max(4_194_304).default(65_536),
+    max_bytes: z.int().min(1).max(4_194_304).default(20_000).describe('Bytes of the diff at most.'),
   }),
   output: z.object({ diff: z.string(), truncated: z.boolean(), stat: z.string() }),
   run: async (context, input) => {

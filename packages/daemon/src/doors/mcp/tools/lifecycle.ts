@@ -20,16 +20,17 @@ const createWorkspace = defineTool({
   name: 'workspace_create',
   title: 'Create a workspace',
   description:
-    'Creates and starts an isolated Linux computer with its own disk, processes and network. Internet access is off unless allow_internet is true. Do not use it to read code that you can already read, to compute something that needs no shell, or when a workspace that fits exists (workspace_list); to copy one, use workspace_fork.',
+    'Creates and starts an isolated Linux computer with its own disk, processes and network. Do not use it for what needs no shell, or when a workspace that fits exists (workspace_list); to copy one, use workspace_fork.',
   actions: ['createSandbox'],
   annotations: additive,
   input: z.strictObject({
-    name: create.name.describe('Unique name; one is made up when it is left out.'),
-    base_image: create.image.describe('Image to start from; the default has the tools of this machine.'),
-    vcpus: create.cpus,
-    memory_mb: create.memory_mb,
-    disk_gb: z.number().min(0.1).max(65_536).optional(),
-    allow_internet: z.boolean().default(false),
+    name: create.name.describe('Unique; made up when left out.'),
+    base_image: create.image.describe('Image; the default has the tools of the host.'),
+    driver: create.driver.describe('Default: what this machine is set to.'),
+    vcpus: create.cpus.describe('Processors.'),
+    memory_mb: create.memory_mb.describe('Memory limit.'),
+    disk_gb: z.number().min(0.1).max(65_536).optional().describe('Disk limit.'),
+    allow_internet: z.boolean().default(false).describe('Let it reach the internet.'),
   }),
   output: workspaceSchema.extend({
     boot_time_ms: z.number(),
@@ -38,7 +39,7 @@ const createWorkspace = defineTool({
   }),
   next: {
     name_taken: 'Call workspace_list: use the workspace that has the name, or choose another name.',
-    not_found: 'Leave base_image out to use the default image.',
+    not_found: 'Call image_list for the images there are, or leave base_image out to use the default.',
   },
   run: (context, input) =>
     context.withRoom(1, () =>
@@ -46,6 +47,7 @@ const createWorkspace = defineTool({
         const body = {
           name: input.name,
           image: input.base_image,
+          driver: input.driver,
           cpus: input.vcpus,
           memory_mb: input.memory_mb,
           disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
@@ -71,7 +73,7 @@ const destroy = defineTool({
   name: 'workspace_destroy',
   title: 'Destroy a workspace',
   description:
-    'Ends every process of a workspace and removes its disk for good. Its snapshots stay. Do not use it to free memory only (workspace_stop keeps the disk), nor on a workspace that somebody may still need.',
+    'Ends every process and removes the disk for good. Do not use it on a workspace that somebody may still need.',
   actions: ['destroySandbox'],
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId }),
@@ -89,7 +91,7 @@ const start = defineTool({
   name: 'workspace_start',
   title: 'Start a workspace',
   description:
-    'Starts a stopped workspace, or wakes a paused one; one that runs is left alone. Not needed after workspace_create, workspace_fork or snapshot_restore: those are running.',
+    'Starts a stopped workspace, or wakes a paused one. Not needed after workspace_create, workspace_fork or snapshot_restore.',
   actions: ['getSandbox', 'startSandbox', 'resumeSandbox'],
   annotations: settling,
   input: z.strictObject({ workspace_id: workspaceId }),
@@ -131,11 +133,11 @@ const list = defineTool({
   name: 'workspace_list',
   title: 'List workspaces',
   description:
-    'Lists all workspaces, also those of other sessions (owned: false). Use it to find one again in a later session. Do not poll with it; for one workspace use workspace_info.',
+    'All workspaces, also those of other sessions (owned: false). Use it to find one again in a later session. Do not poll with it.',
   actions: ['getSandbox'],
   annotations: readOnly,
   input: z.strictObject({
-    state_filter: states.optional().describe('Only those in this state; suspended means paused.'),
+    state_filter: states.optional().describe('Only those in this state.'),
   }),
   output: z.object({
     workspaces: z.array(

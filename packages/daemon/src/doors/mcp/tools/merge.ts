@@ -58,12 +58,16 @@ const merge = defineTool({
   name: 'workspace_merge',
   title: 'Merge the commits of workspaces',
   description:
-    'Brings what was committed in forks, from where they left the target’s history on, into the target’s repository. Conflicts are listed and leave the target as it was. It can be repeated, and go the other way. Do not use it for changes that are not committed (git_commit first), nor for files outside a git repository.',
+    'Brings what was committed in forks, from where they left the target’s history on, into the target’s repository. Conflicts are listed and leave the target as it was. It can be repeated, and go the other way. Do not use it for changes that are not committed (git_commit first), nor for files outside a git repository (file_merge).',
   actions: ['mergeCommits'],
   annotations: unbounded,
   input: z.strictObject({
-    source_workspaces: z.array(workspaceId).min(1).max(20),
-    target_workspace: workspaceId,
+    source_workspaces: z
+      .array(workspaceId)
+      .min(1)
+      .max(20)
+      .describe('Workspaces whose commits are brought in.'),
+    target_workspace: workspaceId.describe('Workspace that gets them.'),
     strategy: mergeStrategy.default('sequential'),
     commit_message: z
       .string()

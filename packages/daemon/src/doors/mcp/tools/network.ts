@@ -5,6 +5,7 @@ import { defineTool, readOnly, replacing, settling, type Tool } from '../tool.ts
 import { networkOf, networkSchema } from '../workspace-view.ts';
 
 const { guest_port: port, host_port: hostPort } = forwardPortSchema.shape;
+const guestPort = port.describe('Port inside the workspace.');
 
 const forward = defineTool({
   name: 'port_forward',
@@ -15,7 +16,7 @@ const forward = defineTool({
   annotations: settling,
   input: z.strictObject({
     workspace_id: workspaceId,
-    guest_port: port,
+    guest_port: guestPort,
     host_port: hostPort.describe('A free one when left out.'),
   }),
   output: z.object({
@@ -58,13 +59,13 @@ const remove = defineTool({
     'Ends the forward of a guest port and its open connections. Do not use it to stop the service itself (exec_kill).',
   actions: ['removePort'],
   annotations: replacing,
-  input: z.strictObject({ workspace_id: workspaceId, guest_port: port }),
+  input: z.strictObject({ workspace_id: workspaceId, guest_port: guestPort }),
   output: z.object({ workspace_id: z.string(), guest_port: z.number(), status: z.literal('removed') }),
   next: { not_found: 'Call workspace_info to see the forwards there are.' },
-  run: async (context, { workspace_id: ref, guest_port: guestPort }) => {
+  run: async (context, { workspace_id: ref, guest_port: removed }) => {
     const id = context.own(ref);
-    await context.call('removePort', { params: { sandbox: id, port: guestPort } });
-    return { workspace_id: id, guest_port: guestPort, status: 'removed' as const };
+    await context.call('removePort', { params: { sandbox: id, port: removed } });
+    return { workspace_id: id, guest_port: removed, status: 'removed' as const };
   },
 });
 
@@ -92,7 +93,7 @@ const policy = defineTool({
   annotations: settling,
   input: z.strictObject({
     workspace_id: workspaceId,
-    allow_internet: z.boolean().optional(),
+    allow_internet: z.boolean().optional().describe('Let it reach the internet.'),
     allow_inter_vm: z.boolean().optional().describe('Reach workspaces that allow it too.'),
     allowed_ports: networkPatchSchema.shape.allowed_ports.describe(
       'Destination ports that may be reached; empty means all.',

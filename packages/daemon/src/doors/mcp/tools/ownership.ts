@@ -28,7 +28,7 @@ const adopt = defineTool({
   actions: ['adoptSandbox'],
   annotations: settling,
   input: z.strictObject({
-    workspace_id: workspaceId.optional(),
+    workspace_id: workspaceId.optional().describe('Id or name; all that are free when left out.'),
     force: z.boolean().default(false).describe('Also from a session that called within the last minute.'),
   }),
   output: workspaceSchema.partial().extend({
@@ -79,8 +79,8 @@ const logs = defineTool({
   annotations: readOnly,
   input: z.strictObject({
     workspace_id: workspaceId,
-    log_type: z.enum(['console', 'stderr', 'all']).default('all'),
-    max_lines: z.int().min(1).max(10_000).default(100),
+    log_type: z.enum(['console', 'stderr', 'all']).default('all').describe('Which of the two.'),
+    max_lines: z.int().min(1).max(10_000).default(100).describe('The last lines of each.'),
   }),
   output: z.object({ workspace_id: z.string(), console: z.string(), stderr: z.string() }),
   run: async (context, { workspace_id: ref, log_type: type, max_lines: count }) => {

@@ -34,7 +34,6 @@ const step = async (
   const { result, timedOut } = await runCommand(context, id, {
     command,
     timeout_secs,
-    max_output_bytes: 65_536,
     rest: { otherwise: 'the rest went with the workspace' },
   });
   if (timedOut)
@@ -61,10 +60,14 @@ export const prepare = defineTool({
   actions: ['createSandbox', 'exec', 'writeFile', 'createSnapshot', 'listSandboxSnapshots', 'destroySandbox'],
   annotations: outward(settling),
   input: z.strictObject({
-    name: nameSchema,
-    base_image: imageRefSchema.optional(),
-    git_url: z.string().min(1).max(1024).optional(),
-    setup_commands: z.array(commandLine).max(100).default([]),
+    name: nameSchema.describe('Name of the workspace.'),
+    base_image: imageRefSchema.optional().describe('Image to start from; image_list names them.'),
+    git_url: z.string().min(1).max(1024).optional().describe('Repository to clone.'),
+    setup_commands: z
+      .array(commandLine)
+      .max(100)
+      .default([])
+      .describe('Run in order; the first that fails ends it.'),
     timeout_secs: timeoutSecs(300).describe('For each command.'),
     allow_internet: z.boolean().default(false).describe('During the set-up and after it.'),
   }),

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { workspaceId } from '../fields.ts';
 import { additive, defineTool, readOnly, replacing, type Tool } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
+import { changesOf, changesSchema, summarySchema } from './trees.ts';
 
 const snapshotName = snapshotRefSchema.describe('Name (or id) of a snapshot of this workspace.');
 const unknownSnapshot = {
@@ -13,13 +14,16 @@ const create = defineTool({
   name: 'snapshot_create',
   title: 'Save a snapshot',
   description:
-    'Saves the whole disk under a name, at once and while it runs; with include_memory the running processes too. Use it before anything risky and after expensive set-up. Do not use it to copy a file out (file_download).',
+    'Saves the whole disk under a name, at once and while it runs. Use it before anything risky and after expensive set-up. Do not use it to copy one file (exec with cp).',
   actions: ['createSnapshot'],
   annotations: additive,
   input: z.strictObject({
     workspace_id: workspaceId,
-    name: nameSchema.describe('Says what state it holds: after-npm-install, before-db-migration.'),
-    include_memory: z.boolean().default(false).describe('Needs a workspace whose driver can keep memory.'),
+    name: nameSchema.describe('Says what it holds: after-npm-install.'),
+    include_memory: z
+      .boolean()
+      .default(false)
+      .describe('Also the memory of all processes, where the driver can.'),
   }),
   output: z.object({
     snapshot_id: z.string(),
@@ -54,13 +58,13 @@ const restore = defineTool({
   name: 'snapshot_restore',
   title: 'Roll back to a snapshot',
   description:
-    'Puts the disk back exactly as it was at the snapshot; processes end (with memory in the snapshot they go on from there). The files as they are now are kept as an automatic snapshot first, which undoes this. Other snapshots stay, newer ones too. Do not use it to look at old files: fork with workspace_fork, or compare with snapshot_diff.',
+    'Puts the disk back exactly as it was at the snapshot; processes end, or go on from there if it has memory. The files as they are now are kept first, as undo_snapshot_id. All other snapshots stay. Do not use it to look at old files: workspace_fork.',
   actions: ['restoreSandbox'],
   annotations: replacing,
   input: z.strictObject({
     workspace_id: workspaceId,
     snapshot_name: snapshotName,
-    discard: z.boolean().default(false).describe('Keep nothing of the files as they are now: no undo.'),
+    discard: z.boolean().default(false).describe('Keep no undo.'),
   }),
   output: z.object({
     workspace_id: z.string(),
@@ -104,7 +108,7 @@ const list = defineTool({
   name: 'snapshot_list',
   title: 'List snapshots',
   description:
-    'Snapshots of a workspace with the disk space each one holds: used_bytes would be freed by deleting it, referenced_bytes is all it refers to. Do not use it to see what changed (snapshot_diff).',
+    'Snapshots of a workspace: used_bytes would be freed by deleting one, referenced_bytes is all it refers to. Do not use it to see what changed (file_diff).',
   actions: ['listSandboxSnapshots'],
   annotations: readOnly,
   input: z.strictObject({ workspace_id: workspaceId }),
@@ -172,21 +176,13 @@ const diff = defineTool({
     workspace_id: workspaceId,
     snapshot_name: snapshotName,
     to_snapshot: snapshotName.optional().describe('Compare with this snapshot instead of with now.'),
-    limit: z.int().min(1).max(10_000).default(1000),
+    limit: z.int().min(1).max(10_000).default(1000).describe('Changes at most.'),
   }),
   output: z.object({
     workspace_id: z.string(),
     snapshot_name: z.string(),
-    changes: z.array(
-      z.object({
-        path: z.string(),
-        change: z.string().describe('added, removed, modified, or mode (permissions only)'),
-        kind: z.string(),
-        size_before: z.number().nullable(),
-        size_after: z.number().nullable(),
-      }),
-    ),
-    summary: z.object({ added: z.number(), removed: z.number(), modified: z.number(), mode: z.number() }),
+    changes: changesSchema,
+    summary: summarySchema,
     truncated: z.boolean(),
     note: z.string().optional(),
   }),
@@ -203,13 +199,7 @@ const diff = defineTool({
     return {
       workspace_id: id,
       snapshot_name: from.name,
-      changes: found.changes.map(({ path, change, kind, size_before, size_after }) => ({
-        path,
-        change,
-        kind,
-        size_before,
-        size_after,
-      })),
+      changes: changesOf(found),
       summary: found.summary,
       truncated: found.truncated,
       ...(found.truncated

@@ -6,6 +6,7 @@ import {
   snapshotRefSchema,
 } from '@coppice/protocol';
 import { z } from 'zod';
+import { textTokens } from '../answer-size.ts';
 import { runCommand } from '../command-result.ts';
 import {
   commandLine,
@@ -21,10 +22,15 @@ import type { ToolContext } from '../tool-context.ts';
 import { growForks } from './fork.ts';
 import { mergeOutput, mergeStrategy, mergeWorkspaces } from './merge.ts';
 
-const taskInput = z.strictObject({ name: nameSchema, command: commandLine, workdir, env: environment });
+const taskInput = z.strictObject({
+  name: nameSchema.describe('Unique among the tasks.'),
+  command: commandLine,
+  workdir,
+  env: environment,
+});
 
 const contextQuery = z.strictObject({
-  kind: z.enum(['search', 'read']),
+  kind: z.enum(['search', 'read']).describe('Find words, or read a note.'),
   query: z.string().min(1).max(1024).describe('Path of a note (read), or words to find (search).'),
 });
 
@@ -42,19 +48,27 @@ const taskResult = z.object({
 type TaskResult = z.infer<typeof taskResult>;
 
 const input = z.strictObject({
-  golden_workspace: workspaceId,
-  snapshot_name: snapshotRefSchema.default('golden'),
-  tasks: z.array(taskInput).min(1).max(20),
+  golden_workspace: workspaceId.describe('Workspace that the snapshot is of.'),
+  snapshot_name: snapshotRefSchema.default('golden').describe('Snapshot that the workers grow from.'),
+  tasks: z.array(taskInput).min(1).max(20).describe('One worker for each.'),
   env_vars: environmentSchema.optional().describe('For every task.'),
   merge_strategy: mergeStrategy.optional(),
   merge_target: workspaceId.optional().describe('Where the commits of the tasks that succeeded go.'),
   merge_path: repositoryPath,
-  max_parallel: z.int().min(1).max(20).default(4),
+  max_parallel: z.int().min(1).max(20).default(4).describe('Workers at work at the same time.'),
   timeout_secs: timeoutSecs(600).describe('For each task.'),
   cleanup: z.boolean().default(true).describe('Destroy the workers at the end.'),
-  allow_internet: z.boolean().optional(),
-  vault_context: z.array(contextQuery).max(20).optional(),
-  shared_context: z.string().max(1_048_576).optional(),
+  allow_internet: z.boolean().optional().describe('For the workers; as in the golden workspace by default.'),
+  vault_context: z
+    .array(contextQuery)
+    .max(20)
+    .optional()
+    .describe('Shared notes for each worker, in the file that $VAULT_CONTEXT names.'),
+  shared_context: z
+    .string()
+    .max(1_048_576)
+    .optional()
+    .describe('Text for each worker, in the file that $SHARED_CONTEXT names.'),
   max_output_bytes: maxOutputBytes,
 });
 type SwarmInput = z.output<typeof input>;
@@ -137,6 +151,7 @@ class Swarm {
         env,
         timeout_secs: this.#input.timeout_secs,
         max_output_bytes: this.#input.max_output_bytes,
+        tokens: textTokens / this.#input.tasks.length,
         ...(this.#input.cleanup ? { rest: { workspace: this.#golden, otherwise: restIsGone } } : {}),
       });
       const { exit_code, stdout, stderr } = result;

@@ -23,7 +23,10 @@ const read = defineTool({
   description: 'Text and frontmatter of a note. Do not use it for files of a workspace (file_read).',
   actions: ['readNote'],
   annotations: readOnly,
-  input: z.strictObject({ path: notePath, format: z.enum(['markdown', 'json']).default('markdown') }),
+  input: z.strictObject({
+    path: notePath,
+    format: z.enum(['markdown', 'json']).default('markdown').describe('json has the frontmatter apart.'),
+  }),
   output: z.object({ path: z.string(), content: z.string(), frontmatter: frontmatterSchema.optional() }),
   next,
   content: (note) => [
@@ -41,8 +44,11 @@ const write = defineTool({
   annotations: unbounded,
   input: z.strictObject({
     path: notePath,
-    content: z.string().max(10_485_760),
-    mode: z.enum(['overwrite', 'append', 'prepend']).default('overwrite'),
+    content: z.string().max(10_485_760).describe('Markdown.'),
+    mode: z
+      .enum(['overwrite', 'append', 'prepend'])
+      .default('overwrite')
+      .describe('What becomes of the text there is.'),
   }),
   output: z.object({ path: z.string(), bytes: z.number() }),
   run: (context, body) => context.call('writeNote', { body }),
@@ -56,11 +62,11 @@ const search = defineTool({
   actions: ['searchNotes'],
   annotations: readOnly,
   input: z.strictObject({
-    query: z.string().min(1).max(1024),
-    regex: z.boolean().default(false),
-    tag: noteTagSchema.optional(),
-    path_prefix: z.string().max(1024).optional(),
-    max_results: z.int().min(1).max(1000).default(20),
+    query: z.string().min(1).max(1024).describe('Words to find, or a regular expression.'),
+    regex: z.boolean().default(false).describe('Take query as a regular expression.'),
+    tag: noteTagSchema.optional().describe('Only notes with this tag.'),
+    path_prefix: z.string().max(1024).optional().describe('Only notes below this folder.'),
+    max_results: z.int().min(1).max(1000).default(20).describe('Lines at most.'),
   }),
   output: z.object({
     query: z.string(),
@@ -92,9 +98,9 @@ const list = defineTool({
   actions: ['listNotes'],
   annotations: readOnly,
   input: z.strictObject({
-    path: z.string().max(1024).optional(),
-    path_prefix: z.string().max(1024).optional(),
-    recursive: z.boolean().default(false),
+    path: z.string().max(1024).optional().describe('Folder; the top when left out.'),
+    path_prefix: z.string().max(1024).optional().describe('The same as path.'),
+    recursive: z.boolean().default(false).describe('Also what is in folders below.'),
   }),
   output: z.object({
     path: z.string(),
@@ -135,12 +141,13 @@ const frontmatter = defineTool({
   annotations: replacing,
   input: z.strictObject({
     path: notePath,
-    action: z.enum(['get', 'set', 'delete']).default('get'),
+    action: z.enum(['get', 'set', 'delete']).default('get').describe('What to do with the key.'),
     key: z
       .string()
       .regex(/^[A-Za-z0-9_][A-Za-z0-9_ .-]{0,63}$/)
-      .optional(),
-    value: noteValueSchema.optional(),
+      .optional()
+      .describe('Name of the key; all of them for get when left out.'),
+    value: noteValueSchema.optional().describe('For set.'),
   }),
   output: z.object({ path: z.string(), frontmatter: frontmatterSchema }),
   next,
@@ -168,9 +175,9 @@ const tags = defineTool({
   actions: ['listNoteTags', 'changeFrontmatter'],
   annotations: replacing,
   input: z.strictObject({
-    path: notePath.optional(),
-    action: z.enum(['list', 'add', 'remove']).default('list'),
-    tag: noteTagSchema.optional(),
+    path: notePath.optional().describe('Path of a note; all notes when left out.'),
+    action: z.enum(['list', 'add', 'remove']).default('list').describe('What to do.'),
+    tag: noteTagSchema.optional().describe('For add and remove.'),
   }),
   output: z.object({ path: z.string().nullable(), tags: z.array(z.string()) }),
   next,
@@ -196,9 +203,9 @@ const replace = defineTool({
   annotations: unbounded,
   input: z.strictObject({
     path: notePath,
-    search: z.string().min(1).max(65_536),
-    replace: z.string().max(1_048_576),
-    regex: z.boolean().default(false),
+    search: z.string().min(1).max(65_536).describe('Text to find.'),
+    replace: z.string().max(1_048_576).describe('What takes its place.'),
+    regex: z.boolean().default(false).describe('Take search as a regular expression.'),
   }),
   output: z.object({ path: z.string(), replacements: z.number() }),
   next: { ...next, no_match: 'Call vault_read, and quote the text exactly.' },
@@ -211,7 +218,11 @@ const move = defineTool({
   description: 'Gives a note another path. Do not use it to copy (vault_read, then vault_write).',
   actions: ['moveNote'],
   annotations: unbounded,
-  input: z.strictObject({ path: notePath, new_path: notePath, overwrite: z.boolean().default(false) }),
+  input: z.strictObject({
+    path: notePath,
+    new_path: notePath.describe('Where to.'),
+    overwrite: z.boolean().default(false).describe('Replace a note that is there.'),
+  }),
   output: z.object({ moved: z.literal(true), from: z.string(), to: z.string() }),
   next,
   run: async (context, { path, new_path: to, overwrite }) => {
@@ -228,9 +239,9 @@ const batchRead = defineTool({
   actions: ['readNote'],
   annotations: readOnly,
   input: z.strictObject({
-    paths: z.array(notePath).min(1).max(10),
-    include_content: z.boolean().default(true),
-    include_frontmatter: z.boolean().default(true),
+    paths: z.array(notePath).min(1).max(10).describe('Paths of notes.'),
+    include_content: z.boolean().default(true).describe('Answer with the text.'),
+    include_frontmatter: z.boolean().default(true).describe('Answer with the frontmatter.'),
   }),
   output: z.object({
     notes: z.array(
@@ -268,7 +279,9 @@ const stats = defineTool({
     'How many notes and folders there are, and which changed last. Do not use it to list notes (vault_list).',
   actions: ['listNotes'],
   annotations: readOnly,
-  input: z.strictObject({ recent_count: z.int().min(0).max(100).default(10) }),
+  input: z.strictObject({
+    recent_count: z.int().min(0).max(100).default(10).describe('Notes that changed last.'),
+  }),
   output: z.object({
     total_notes: z.number(),
     total_folders: z.number(),
