@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { parseDockerfile } from '../src/builds/dockerfile/parse-dockerfile.ts';
 import { readStages } from '../src/builds/dockerfile/read-stages.ts';
 import { expand, expandText, rawWords, readPairs } from '../src/builds/dockerfile/words.ts';
-import { matchesPattern } from '../src/builds/path-pattern.ts';
 
 const only = (text: string) => parseDockerfile(text).instructions[0]!;
 
@@ -83,15 +82,5 @@ describe('a Dockerfile', () => {
   it.each(['ONBUILD RUN x', 'MAINTAINER me'])('with what is not supported is refused by name: %s', (text) => {
     const file = parseDockerfile(`FROM a\n${text}\n`);
     expect(() => readStages(file, { args: {} }, {})).toThrow(`${text.split(' ')[0]} is not supported`);
-  });
-
-  it('has patterns for names of files', () => {
-    expect(['a.txt', 'b/a.txt', '.txt'].map((path) => matchesPattern('*.txt', path))).toEqual([
-      true,
-      false,
-      true,
-    ]);
-    expect(matchesPattern('d/[a-c]?.js', 'd/bx.js')).toBe(true);
-    expect(matchesPattern('d/[a-c]?.js', 'd/dx.js')).toBe(false);
   });
 });

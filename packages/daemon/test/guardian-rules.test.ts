@@ -53,6 +53,19 @@ describe('a rule of the guardian', () => {
       expect(findings(when, [edited(path)]), path).toBe(0);
   });
 
+  test('sees hidden files, and is done in good time whatever path an agent names', () => {
+    const when = { kind: 'forbidden_path', paths: ['secrets/**', '**/*key*secret*token*'] };
+    for (const path of ['secrets/.env', '.config/.key-secret-token'])
+      expect(findings(when, [edited(path)]), path).toBe(1);
+    const slow = edited(`${'keysecret'.repeat(450)}/x`);
+    expect(
+      findings(
+        when,
+        Array.from({ length: 20 }, () => slow),
+      ),
+    ).toBe(0);
+  });
+
   test('sees edits that have nothing to do with the task', () => {
     const when = { kind: 'drift', paths: ['src/**', 'README.md'] };
     expect(findings(when, [edited('src/a.ts'), edited('README.md')])).toBe(0);

@@ -13,6 +13,7 @@ export * from './images.ts';
 export * from './machine.ts';
 export * from './notes.ts';
 export * from './page.ts';
+export * from './path-glob.ts';
 export * from './processes.ts';
 
 export * from './projects.ts';

@@ -3,10 +3,9 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, PathGlob } from '@coppice/protocol';
 import { extract } from 'tar-stream';
 import type { CopyItem, CopySource } from './copy-files.ts';
-import { matchesPattern } from './path-pattern.ts';
 
 interface ContextEntry {
   readonly type: 'file' | 'directory' | 'symlink';
@@ -83,7 +82,8 @@ export class BuildContext implements CopySource {
       const found = this.#resolve(wanted);
       return Promise.resolve(found === undefined ? [] : [wanted]);
     }
-    return Promise.resolve([...this.#entries.keys()].filter((path) => matchesPattern(wanted, path)).sort());
+    const glob = new PathGlob(wanted);
+    return Promise.resolve([...this.#entries.keys()].filter((path) => glob.matches(path)).sort());
   }
 
   async isDirectory(path: string): Promise<boolean> {

@@ -1,11 +1,10 @@
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { CoppiceError, type FileInfo } from '@coppice/protocol';
+import { CoppiceError, type FileInfo, PathGlob } from '@coppice/protocol';
 import { extract, type Header, pack } from 'tar-stream';
 import type { FileService } from '../inside/file-service.ts';
 import type { CopyItem, CopySource, CopyTarget } from './copy-files.ts';
-import { matchesPattern } from './path-pattern.ts';
 
 const listLimit = 10_000;
 
@@ -25,9 +24,10 @@ export class SandboxFiles implements CopySource, CopyTarget {
     const top = path.slice(0, path.search(/[*?[]/)).replace(/[^/]*$/, '') || '/';
     const depth = Math.max(1, path.split('/').length - top.split('/').filter(Boolean).length - 1);
     const { entries } = await this.#files.list(this.#sandbox, top, { depth, limit: listLimit });
+    const glob = new PathGlob(path);
     return entries
       .map((entry) => entry.path)
-      .filter((entry) => matchesPattern(path, entry))
+      .filter((entry) => glob.matches(entry))
       .sort();
   }
 

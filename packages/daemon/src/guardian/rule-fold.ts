@@ -1,5 +1,11 @@
 import { posix } from 'node:path';
-import type { EventBody, GuardianFinding, GuardianRule, RunEvent } from '@coppice/protocol';
+import {
+  type EventBody,
+  type GuardianFinding,
+  type GuardianRule,
+  PathGlob,
+  type RunEvent,
+} from '@coppice/protocol';
 
 type Condition<K> = Extract<GuardianRule['when'], { kind: K }>;
 
@@ -18,8 +24,6 @@ const pathOf = (given: string): string => {
   );
   return path.startsWith('/workspace/') ? path.slice('/workspace/'.length) : path;
 };
-const matches = (path: string, patterns: readonly string[]): boolean =>
-  patterns.some((pattern) => posix.matchesGlob(path, pattern));
 
 /**
  * Folds the events of one run, and says where a rule meets them. Knows nothing but events, so a recorded run gives what a running one
@@ -29,6 +33,7 @@ export class RuleFold {
   readonly #rules: readonly GuardianRule[];
   readonly #whole: (body: EventBody) => string;
   readonly #results: boolean[] = [];
+  readonly #globs = new Map<string, PathGlob>();
   readonly #once = new Set<string>();
   #lastCall = '';
   #sameCalls = 0;
@@ -92,11 +97,11 @@ export class RuleFold {
           ? `${event.data.tool} was called ${this.#sameCalls} times with the same input`
           : undefined;
       case 'forbidden_path':
-        return event.type === 'agent.file_edited' && matches(pathOf(event.data.path), when.paths)
+        return event.type === 'agent.file_edited' && this.#matches(event.data.path, when.paths)
           ? `${event.data.path} was ${event.data.change}`
           : undefined;
       case 'drift':
-        return event.type === 'agent.file_edited' && !matches(pathOf(event.data.path), when.paths)
+        return event.type === 'agent.file_edited' && !this.#matches(event.data.path, when.paths)
           ? `${event.data.path} has nothing to do with the task`
           : undefined;
       case 'forbidden_command':
@@ -110,6 +115,15 @@ export class RuleFold {
       case 'time':
         return this.#late(rule, when, Date.parse(event.at));
     }
+  }
+
+  #matches(given: string, patterns: readonly string[]): boolean {
+    const path = pathOf(given);
+    return patterns.some((pattern) => {
+      const glob = this.#globs.get(pattern) ?? new PathGlob(pattern, { deep: true, braces: true });
+      this.#globs.set(pattern, glob);
+      return glob.matches(path);
+    });
   }
 
   #forbidden(

@@ -1,5 +1,8 @@
+import { PathGlob } from '@coppice/protocol/path-glob';
+
 interface Rule {
-  readonly pattern: RegExp;
+  /** What is below a match matches too. */
+  readonly globs: readonly PathGlob[];
   readonly takesBack: boolean;
 }
 
@@ -18,13 +21,15 @@ export class DockerIgnore {
           .trim()
           .replace(/^\.?\/+/, '')
           .replace(/\/+$/, '');
-        return { pattern: patternOf(path), takesBack };
+        const globs = [path, `${path}/**`].map((pattern) => new PathGlob(pattern, { deep: true }));
+        return { globs, takesBack };
       });
   }
 
   leavesOut(path: string): boolean {
     let left = false;
-    for (const { pattern, takesBack } of this.#rules) if (pattern.test(path)) left = !takesBack;
+    for (const { globs, takesBack } of this.#rules)
+      if (globs.some((glob) => glob.matches(path))) left = !takesBack;
     return left;
   }
 
@@ -33,29 +38,3 @@ export class DockerIgnore {
     return !this.leavesOut(path) || this.#rules.some(({ takesBack }) => takesBack);
   }
 }
-
-/** `**` stands for any number of directories, `*` and `?` for anything but a slash. What is below a match matches too. */
-function patternOf(path: string): RegExp {
-  let text = '';
-  for (let at = 0; at < path.length; at += 1) {
-    if (path.startsWith('**/', at)) {
-      text += '(?:.*/)?';
-      at += 2;
-    } else if (path.startsWith('**', at)) {
-      text += '.*';
-      at += 1;
-    } else if (path[at] === '*') text += '[^/]*';
-    else if (path[at] === '?') text += '[^/]';
-    else if (path[at] === '[' && path.indexOf(']', at + 2) > 0) {
-      const end = path.indexOf(']', at + 2);
-      text += `[${path.slice(at + 1, end).replace(/[\\\]]/g, '\\$&')}]`;
-      at = end;
-    } else if (path[at] === '\\' && at + 1 < path.length) {
-      at += 1;
-      text += escaped(path[at]!);
-    } else text += escaped(path[at]!);
-  }
-  return new RegExp(`^${text}(?:/.*)?$`, 's');
-}
-
-const escaped = (character: string): string => character.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
