@@ -28,6 +28,7 @@ import { SandboxTrust } from '../network/sandbox-trust.ts';
 import { Vault } from '../notes/vault.ts';
 import { Inbox } from '../runs/inbox.ts';
 import { InsideService } from '../runs/inside-service.ts';
+import { Intake } from '../runs/intake.ts';
 import { RunLog } from '../runs/run-log.ts';
 import { RunService } from '../runs/run-service.ts';
 import { RunSetup } from '../runs/run-setup.ts';
@@ -151,7 +152,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const strays = new StrayService({ ...base, shelf, images, planner, sizer });
 
   const exec = new ExecService(guests);
-  const runLog = new RunLog(kernel);
+  const runLog = new RunLog({ ...kernel, mostBytes: config.limits.run_record_mb * 2 ** 20 });
   const inbox = new Inbox({ ...kernel, log: runLog });
   const setup = new RunSetup({
     ...base,
@@ -184,6 +185,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     log: runLog,
     logger: log,
     inbox,
+    intake: new Intake(),
     setup,
     steps,
     guests,
@@ -219,7 +221,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   runs.beforeCompleted((run) => branches.afterRun(run.spec.labels));
 
   const judge = new Judge({
-    trajectory: (runId, count) => runLog.list(runId, Math.max(0, runLog.get(runId).lastSeq - count), count),
+    trajectory: (run, count) => runLog.latest(run, count),
   });
   /** A run is paused only where that loses nothing of it. */
   const watchedRuns = {

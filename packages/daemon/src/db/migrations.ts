@@ -212,4 +212,9 @@ export const migrations: readonly string[] = [
   UPDATE sandboxes SET network = json_insert(network, '$.ask', json('false'));
   UPDATE snapshots SET shape = json_insert(shape, '$.network.ask', json('false'));
   `,
+  // How much a run has on record.
+  `
+  ALTER TABLE runs ADD COLUMN record_bytes INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX run_events_by_type ON run_events (run_id, type);
+  `,
 ];

@@ -49,10 +49,12 @@ export class RunStepTable {
       .map(toRecord);
   }
 
-  /** Its snapshot was thinned out. */
+  /** Its snapshot was thinned out: nobody goes back there. */
   dropSnapshot(runId: string, number: number): void {
     this.#database
-      .prepare('UPDATE run_steps SET snapshot_id = NULL, has_memory = 0 WHERE run_id = ? AND number = ?')
+      .prepare(
+        "UPDATE run_steps SET snapshot_id = NULL, has_memory = 0, mark = 'null' WHERE run_id = ? AND number = ?",
+      )
       .run(runId, number);
   }
 }

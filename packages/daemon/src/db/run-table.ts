@@ -25,6 +25,8 @@ export interface RunRecord {
   readonly working: boolean;
   readonly lastStep: number;
   readonly lastSeq: number;
+  /** What its events and their texts take in the database. */
+  readonly recordBytes: number;
   readonly attempt: number;
   readonly parentRunId: string | null;
   readonly parentStep: number | null;
@@ -54,6 +56,7 @@ const columns = {
   working: 'working',
   lastStep: 'last_step',
   lastSeq: 'last_seq',
+  recordBytes: 'record_bytes',
   attempt: 'attempt',
   parentRunId: 'parent_run_id',
   parentStep: 'parent_step',

@@ -146,13 +146,13 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   clearRun: ({ params, body, principal }) =>
     services.runWatch.clear(params.run, body.reason, principal?.tokenId),
   guardianStatus: async () => services.guardian.status(),
-  conductor: async () => services.guardian.conductor(),
+  conductor: () => services.guardian.conductor(),
   intervene: ({ params, body, principal }) =>
     services.guardian.intervene(params.run, body, principal?.tokenId),
   listInterventions: async ({ params }) => ({ items: services.guardian.list(params.run) }),
   revertIntervention: ({ params, principal }) =>
     services.guardian.revert(params.intervention, principal?.tokenId),
-  guardianDryRun: async ({ params, body }) => services.guardian.dryRun(params.run, body.rules),
+  guardianDryRun: ({ params, body }) => services.guardian.dryRun(params.run, body.rules),
   judgeRun: ({ params }) => services.guardian.judge(params.run),
   startBranch: ({ body }) => services.branches.start(body),
   finishBranch: ({ body }) => services.branches.finish(body),

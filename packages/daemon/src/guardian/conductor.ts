@@ -1,8 +1,11 @@
+import { setImmediate as turnOfOthers } from 'node:timers/promises';
 import type { Conductor, RunEvent } from '@coppice/protocol';
 import type { RunRecord } from '../db/run-table.ts';
 
 const priorityLabel = 'coppice.priority';
 const usualPriority = 5;
+/** Of one run; a program inside can name as many as it likes. */
+const mostFiles = 10_000;
 
 const plainTask = (task: string): string => task.toLowerCase().replace(/\s+/g, ' ').trim();
 
@@ -15,22 +18,25 @@ const priorityOf = ({ spec }: RunRecord): number => {
   return Number.isInteger(given) && given >= 0 && given <= 9 ? given : usualPriority;
 };
 
+async function filesIn(pages: AsyncIterable<readonly RunEvent[]>): Promise<ReadonlySet<string>> {
+  const paths = new Set<string>();
+  for await (const page of pages)
+    for (const event of page)
+      if (event.type === 'agent.file_edited' && paths.size < mostFiles) paths.add(event.data.path);
+  return paths;
+}
+
 /** What runs at work have to do with each other: which do the same, and which get in each other's way. */
-export function conduct(
+export async function conduct(
   runs: readonly RunRecord[],
-  editsOf: (runId: string) => readonly RunEvent[],
-): Conductor {
-  const files = new Map(
-    runs.map((run) => [
-      run.id,
-      new Set(
-        editsOf(run.id).flatMap((event) => (event.type === 'agent.file_edited' ? [event.data.path] : [])),
-      ),
-    ]),
-  );
+  pagesOf: (runId: string) => AsyncIterable<readonly RunEvent[]>,
+): Promise<Conductor> {
+  const files = new Map<string, ReadonlySet<string>>();
+  for (const { id } of runs) files.set(id, await filesIn(pagesOf(id)));
   const duplicates: Conductor['duplicates'] = [];
   const conflicts: Conductor['conflicts'] = [];
-  for (const [index, one] of runs.entries())
+  for (const [index, one] of runs.entries()) {
+    await turnOfOthers();
     for (const other of runs.slice(index + 1)) {
       if (one.parentRunId === other.id || other.parentRunId === one.id) continue;
       const ids = [one.id, other.id].sort();
@@ -40,9 +46,12 @@ export function conduct(
         duplicates.push({ runs: ids, why: `both work on ticket ${one.spec.ticket}` });
       else if (samePlace && plainTask(one.spec.task) === plainTask(other.spec.task))
         duplicates.push({ runs: ids, why: 'both have the same task' });
-      const shared = [...files.get(one.id)!].filter((path) => files.get(other.id)!.has(path));
-      if (samePlace && shared.length > 0) conflicts.push({ runs: ids, files: shared.sort().slice(0, 100) });
+      const shared = samePlace
+        ? [...files.get(one.id)!].filter((path) => files.get(other.id)!.has(path))
+        : [];
+      if (shared.length > 0) conflicts.push({ runs: ids, files: shared.sort().slice(0, 100) });
     }
+  }
   return {
     runs: runs
       .map((run) => ({

@@ -9,7 +9,6 @@ import {
   type InterventionKind,
   type interveneSchema,
   type Judgement,
-  type RunEvent,
   type TellRun,
 } from '@coppice/protocol';
 import type { z } from 'zod';
@@ -43,9 +42,10 @@ export interface GuardianParts {
   };
 }
 
-const pageSize = 500;
 /** Of a rule that is met again and again in one run: how often it is acted upon. */
 const mostPerRule = 20;
+/** Of one answer to a dry run. */
+const mostFound = 10_000;
 
 const standingOf = ({ state, paused, lastStep, lastSeq }: RunRecord): Intervention['before'] => ({
   state,
@@ -150,21 +150,27 @@ export class Guardian {
   }
 
   /** Nothing is done: the same fold over what is on record. */
-  dryRun(
+  async dryRun(
     ref: string,
     rules: readonly GuardianRule[] | undefined,
-  ): { findings: GuardianFinding[]; events: number } {
+  ): Promise<{ findings: GuardianFinding[]; events: number }> {
     const run = this.#parts.runs.find(ref);
     const fold = new RuleFold(rules ?? this.#parts.file.read().rules, this.#whole(run.id));
     const findings: GuardianFinding[] = [];
     let events = 0;
-    for (let at = 0; ; ) {
-      const page = this.#parts.log.list(run.id, at, pageSize);
+    for await (const page of this.#parts.log.pages(run.id, 0)) {
       for (const event of page) findings.push(...fold.feed(event));
       events += page.length;
-      if (page.length < pageSize) return { findings, events };
-      at = page.at(-1)!.seq;
+      if (findings.length > mostFound)
+        throw new CoppiceError(
+          'too_large',
+          `these rules are met more than ${mostFound} times in run ${run.name}`,
+          {
+            hint: 'Try fewer rules at once.',
+          },
+        );
     }
+    return { findings, events };
   }
 
   async judge(ref: string): Promise<Judgement> {
@@ -175,12 +181,10 @@ export class Guardian {
     return judgement;
   }
 
-  conductor(): Conductor {
+  async conductor(): Promise<Conductor> {
     const { state, log } = this.#parts;
-    return conduct(
-      state.runs.all().filter((run) => !hasEnded(run.state)),
-      (runId) => log.list(runId, 0, 100_000, ['agent.file_edited']),
-    );
+    const runs = state.runs.all().filter((run) => !hasEnded(run.state));
+    return conduct(runs, (runId) => log.pages(runId, 0));
   }
 
   #lookSoon(runId: string): void {
@@ -207,15 +211,19 @@ export class Guardian {
     const seen = this.#foldOf(runId);
     const position = state.guardian.position(runId);
     const findings: GuardianFinding[] = [];
-    for (let more = true; more; ) {
-      const page: RunEvent[] = log.list(runId, seen.seq, pageSize);
+    const met = new Map<string, number>();
+    for await (const page of log.pages(runId, seen.seq)) {
       for (const event of page) {
         const found = seen.fold.feed(event);
-        // Up to there the last daemon has looked, and acted.
-        if (event.seq > position) findings.push(...found);
         seen.seq = event.seq;
+        // Up to there the last daemon has looked, and acted.
+        if (event.seq <= position) continue;
+        for (const finding of found) {
+          const times = (met.get(finding.rule) ?? 0) + 1;
+          met.set(finding.rule, times);
+          if (times <= mostPerRule) findings.push(finding);
+        }
       }
-      more = page.length === pageSize;
     }
     findings.push(...seen.fold.tick(now()));
     if (hasEnded(run.state)) {

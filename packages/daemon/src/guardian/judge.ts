@@ -10,7 +10,7 @@ const eachBytes = 500;
 type Ask = (name: string, model: string, prompt: string) => Promise<string>;
 
 interface JudgeParts {
-  readonly trajectory: (runId: string, count: number) => readonly RunEvent[];
+  readonly trajectory: (run: RunRecord, count: number) => readonly RunEvent[];
 }
 
 const unavailable = (reason: string): Judgement => ({ status: 'unavailable', score: null, reason });
@@ -51,7 +51,7 @@ export class Judge {
 
   #prompt(run: RunRecord): string {
     const events = this.#parts
-      .trajectory(run.id, lastEvents)
+      .trajectory(run, lastEvents)
       .map((event) => `${event.seq} ${event.type} ${JSON.stringify(event.data).slice(0, eachBytes)}`);
     return [
       'You judge whether an agent works on its task. Answer with one line of JSON and nothing else:',

@@ -270,7 +270,7 @@ export class RunWatch {
 
   #escalate(run: RunRecord, reason: string, restarts: number): void {
     const { log, now } = this.#parts;
-    const told = log.list(run.id, 0, 100_000, ['health.escalated']).at(-1);
+    const told = log.last(run.id, 'health.escalated');
     // Once for each hour, and for each end.
     if (told !== undefined && Date.parse(told.at) > Math.max(now() - hourMs, run.endedAtMs ?? 0)) return;
     log.commit(run.id, ({ emit }) => emit('health.escalated', 'daemon', { reason, restarts }));
@@ -318,12 +318,15 @@ export class RunWatch {
   }
 
   #lastEventMs(run: RunRecord): number {
+    const { log, now } = this.#parts;
+    // Nothing more of what it does is written down.
+    if (log.isFull(run)) return now();
     const own = (type: string): boolean => !type.startsWith('health.') && type !== 'agent.heartbeat';
-    const last = this.#parts.state.runEvents
-      .list(run.id, Math.max(0, run.lastSeq - 50), 50)
+    const last = log
+      .latest(run, 50)
       .filter(({ type }) => own(type))
       .at(-1);
-    return last === undefined ? (run.startedAtMs ?? this.#parts.now()) : Date.parse(last.at);
+    return last === undefined ? (run.startedAtMs ?? now()) : Date.parse(last.at);
   }
 
   #view(run: RunRecord): RunHealth {

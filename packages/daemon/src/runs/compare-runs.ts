@@ -23,7 +23,8 @@ export async function compareRuns(
   const shared = [...ofA.keys()].find((id) => ofB.has(id));
   const common =
     shared === undefined ? undefined : { run_id: shared, step: Math.min(ofA.get(shared)!, ofB.get(shared)!) };
-  const [stepsA, stepsB] = [parts.steps(a.id), parts.steps(b.id)];
+  const byNumber = (runId: string) => new Map(parts.steps(runId).map((step) => [step.number, step]));
+  const [stepsA, stepsB] = [byNumber(a.id), byNumber(b.id)];
   const last = Math.max(a.lastStep, b.lastStep);
   const diff = parts.diff === undefined ? undefined : await parts.diff(a.sandboxId!, b.sandboxId!);
   return {
@@ -32,8 +33,8 @@ export async function compareRuns(
     common: common ?? null,
     steps: Array.from({ length: last }, (_, index) => ({
       number: index + 1,
-      a: stepsA.find(({ number }) => number === index + 1) ?? null,
-      b: stepsB.find(({ number }) => number === index + 1) ?? null,
+      a: stepsA.get(index + 1) ?? null,
+      b: stepsB.get(index + 1) ?? null,
     })),
     files: (diff?.changes ?? []).map(({ path, change }) => ({ path, change })),
     compared_files: diff !== undefined,

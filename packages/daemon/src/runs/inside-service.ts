@@ -26,6 +26,9 @@ export interface InsideServiceParts {
   readonly onToolResult: (runId: string, tool: string) => void;
 }
 
+/** Of one event, besides its texts: they are read whole wherever events are listed. */
+const mostPlainBytes = 16_384;
+
 /** For one run, in each second and at once. */
 const rates = {
   events: { perSecond: 50, burst: 500 },
@@ -65,9 +68,22 @@ export class InsideService {
       const { path, message } = parsed.error.issues[0]!;
       throw new CoppiceError('invalid_argument', `${type}: ${['data', ...path].join('.')}: ${message}`);
     }
+    const plainBytes = Object.entries(data).reduce(
+      (sum, [field, value]) => sum + (bodies.includes(field) ? 0 : JSON.stringify(value).length),
+      0,
+    );
+    if (plainBytes > mostPlainBytes)
+      throw new CoppiceError('too_large', `${type}: its fields hold more than ${mostPlainBytes} characters`, {
+        hint: 'Report long texts as `agent.message`, and files by their path.',
+      });
     const seq = this.#parts.log.commit(runId, ({ emit }) =>
       emit(type, 'agent', data as EventDraft<typeof type>),
     );
+    if (seq === undefined)
+      throw new CoppiceError('limit_reached', 'the record of this run is full', {
+        hint: 'Go on without reporting. An administrator can raise `limits.run_record_mb` in config.json.',
+        details: { limit: 'run_record_mb' },
+      });
     if (type === 'agent.tool_result') this.#parts.onToolResult(runId, String(data.tool));
     return { seq };
   }

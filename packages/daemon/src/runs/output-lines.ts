@@ -9,6 +9,8 @@ export interface OutputPiece {
 /** A line that is longer is dropped whole: no agent has so much to say at once. */
 const lineBytes = 8 * 1024 * 1024;
 const newline = 10;
+/** Where a program changes between its two streams more often than this at once, what it wrote to each is joined. */
+const mostChanges = 32;
 
 interface Rest {
   /** What has come of the line that is not complete yet. */
@@ -36,7 +38,7 @@ export class OutputLines {
 
   /** `lines`: each complete line without its end. `chunks`: all that came at once of one stream, but for half a character. */
   take(chunks: JobLog['chunks'], framing: 'lines' | 'chunks'): OutputPiece[] {
-    return chunks.flatMap(({ stream, data }) => {
+    return (chunks.length > mostChanges ? joinStreams(chunks) : chunks).flatMap(({ stream, data }) => {
       const texts =
         framing === 'lines' ? this.#cut(this.#rests[stream], data) : this.#decode(this.#rests[stream], data);
       return texts.map((text) => ({ stream, text }));
@@ -70,3 +72,9 @@ export class OutputLines {
     return text === '' ? [] : [text];
   }
 }
+
+const joinStreams = (chunks: JobLog['chunks']): JobLog['chunks'] =>
+  (['stdout', 'stderr'] as const).flatMap((stream) => {
+    const own = chunks.filter((chunk) => chunk.stream === stream);
+    return own.length === 0 ? [] : [{ stream, data: Buffer.concat(own.map(({ data }) => data)) }];
+  });

@@ -11,6 +11,7 @@ import type { GuestAccess } from '../inside/guest-access.ts';
 import { withGuest } from '../inside/guest-access.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { Inbox } from './inbox.ts';
+import type { Intake } from './intake.ts';
 import { OutputLines } from './output-lines.ts';
 import type { RunEntry, RunLog } from './run-log.ts';
 import type { RunSetup } from './run-setup.ts';
@@ -21,6 +22,8 @@ export interface RunDriverParts {
   readonly journal: Journal;
   readonly log: RunLog;
   readonly inbox: Inbox;
+  /** One for all runs. */
+  readonly intake: Intake;
   readonly setup: RunSetup;
   readonly steps: Steps;
   readonly restore: (
@@ -38,7 +41,8 @@ export interface RunDriverParts {
 }
 
 const readMs = 20_000;
-const readBytes = 262_144;
+/** What is taken in at once: others wait for so long. */
+const readBytes = 65_536;
 const killSignal = 9;
 const interruptSignal = 2;
 
@@ -329,7 +333,7 @@ export class RunDriver {
   }
 
   async #drive(run: RunRecord): Promise<void> {
-    const { log, guests, journal } = this.#parts;
+    const { guests, journal } = this.#parts;
     const adapter = this.#adapter ?? this.#restore(run);
     const wake = this.#wake.signal;
     const { sandboxId, jobId } = run;
@@ -366,25 +370,32 @@ export class RunDriver {
       });
     }
     // It may have been ended or rewound meanwhile.
-    const now = this.#run;
-    if (now.state !== 'running' || now.jobId !== jobId || now.cursor !== run.cursor) return;
-    if (read.droppedBytes > 0)
-      log.commit(run.id, ({ emit }) =>
-        emit('agent.error', 'daemon', {
-          message: `${read.droppedBytes} bytes of output were dropped before they could be read`,
-          fatal: false,
-        }),
-      );
-    if (read.chunks.length > 0) {
+    const goesOn = () => {
+      const now = this.#run;
+      return now.state === 'running' && now.jobId === jobId && now.cursor === run.cursor;
+    };
+    if (!goesOn()) return;
+    if (read.chunks.length === 0) {
+      if (!read.running) this.#exited(run, read.exit);
+      return;
+    }
+    await this.#parts.intake.take(() => {
+      if (!goesOn() || this.#adapter !== adapter || this.#ending.signal.aborted) return;
       const pieces = this.#lines.take(read.chunks, adapter.framing);
       this.#apply(
         () => joined(pieces.map(({ stream, text }) => adapter.line(stream, text))),
-        ({ update }) => update({ cursor: read.cursor }),
+        ({ update, emit }) => {
+          update({ cursor: read.cursor });
+          // As the agent: a sandbox decides how often that is so.
+          if (read.droppedBytes > 0)
+            emit('agent.error', 'agent', {
+              message: `${read.droppedBytes} bytes of output were dropped before they could be read`,
+              fatal: false,
+            });
+        },
       );
       journal.step('run.output-taken');
-      return;
-    }
-    if (!read.running) this.#exited(run, read.exit);
+    });
   }
 
   /** A step that cannot be taken is no reason to end the work. */
@@ -395,8 +406,9 @@ export class RunDriver {
       await this.takeStep(kind, title);
     } catch (error) {
       if (this.#ending.signal.aborted) return;
+      // As the agent: its tool calls ask for steps, as many as it likes.
       this.#parts.log.commit(this.#runId, ({ emit }) =>
-        emit('agent.error', 'daemon', {
+        emit('agent.error', 'agent', {
           message: `a step could not be taken: ${(error as Error).message}`,
           fatal: false,
         }),

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { setImmediate as turnOfOthers } from 'node:timers/promises';
 import {
   bodyFields,
   CoppiceError,
@@ -20,11 +21,24 @@ import type { Journal } from '../journal/journal.ts';
 const pageSize = 500;
 /** How much of one text is kept at all. */
 const bodyBytes = 4 * 1024 * 1024;
+/** What an event takes besides its data, about. */
+const rowBytes = 128;
+/** One answer holds no more events than take this, and one page at least. */
+const answerBytes = 16 * 1024 * 1024;
+
+export interface RunLogParts {
+  readonly state: State;
+  readonly journal: Journal;
+  readonly now: () => number;
+  /** What the agent of one run may have on record: it lies in the home, outside of the disk of its sandbox. */
+  readonly mostBytes: number;
+}
 
 /** One change of a run, in one transaction: its events, its new fields, its transition. */
 export interface RunEntry {
   readonly run: RunRecord;
-  emit<T extends RunEventType>(type: T, source: RunEventSource, data: EventDraft<T>): number;
+  /** Undefined: the record is full, and what an agent says is not kept any more. */
+  emit<T extends RunEventType>(type: T, source: RunEventSource, data: EventDraft<T>): number | undefined;
   update(changes: Partial<Omit<RunRecord, 'id' | 'state' | 'lastSeq'>>): void;
   transition(to: RunState, reason: string, outcome?: RunOutcome): void;
 }
@@ -41,13 +55,15 @@ export class RunLog {
   readonly #state: State;
   readonly #journal: Journal;
   readonly #now: () => number;
+  readonly #mostBytes: number;
   readonly #listeners = new Map<string, Set<() => void>>();
   readonly #observers = new Set<(runId: string) => void>();
 
-  constructor({ state, journal, now }: { state: State; journal: Journal; now: () => number }) {
+  constructor({ state, journal, now, mostBytes }: RunLogParts) {
     this.#state = state;
     this.#journal = journal;
     this.#now = now;
+    this.#mostBytes = mostBytes;
   }
 
   /** A new run, with the first of its events. */
@@ -71,18 +87,29 @@ export class RunLog {
         this.#state.runs.update(runId, changes);
         run = { ...run, ...changes };
       };
-      const emit = (type: RunEventType, source: RunEventSource, data: object): number => {
+      const append = (type: RunEventType, source: RunEventSource, data: object): number => {
         const seq = run.lastSeq + 1;
-        const turn = run.turn;
-        this.#state.runEvents.append(runId, {
+        const { data: kept, bytes } = this.#withBodies(runId, type, data);
+        const written = this.#state.runEvents.append(runId, {
           seq,
           atMs: this.#now(),
           type,
           source,
-          turn,
-          data: this.#withBodies(runId, type, data),
+          turn: run.turn,
+          data: kept,
         });
-        set({ lastSeq: seq });
+        set({ lastSeq: seq, recordBytes: run.recordBytes + bytes + written + rowBytes });
+        return seq;
+      };
+      const emit = (type: RunEventType, source: RunEventSource, data: object): number | undefined => {
+        const isRoomLeft = run.recordBytes < this.#mostBytes;
+        if (source === 'agent' && !isRoomLeft) return undefined;
+        const seq = append(type, source, data);
+        if (isRoomLeft && run.recordBytes >= this.#mostBytes)
+          append('agent.error', 'daemon', {
+            message: `the record of this run is full (${Math.ceil(run.recordBytes / 2 ** 20)} MiB): what its agent says from here on is not kept`,
+            fatal: false,
+          });
         return seq;
       };
       return work({
@@ -128,15 +155,48 @@ export class RunLog {
     return () => this.#observers.delete(observe);
   }
 
-  list(runId: string, after: number, limit: number, types?: readonly string[]): RunEvent[] {
-    const found: RunEvent[] = [];
-    for (let at = after; found.length < limit; ) {
+  /** All from there on, as they are now. How many there are is for a program inside to decide, so others get a turn after each page. */
+  async *pages(runId: string, after: number): AsyncGenerator<readonly RunEvent[]> {
+    for (let at = after; ; ) {
       const page = this.#state.runEvents.list(runId, at, pageSize);
-      for (const event of page) if (found.length < limit && isAmong(event.type, types)) found.push(event);
-      if (page.length < pageSize) break;
+      if (page.length === 0) return;
+      yield page;
       at = page.at(-1)!.seq;
+      await turnOfOthers();
+    }
+  }
+
+  /** The first of such types; fewer than the limit where they are large. */
+  async find(
+    runId: string,
+    after: number,
+    limit: number,
+    types: readonly string[] | undefined,
+  ): Promise<RunEvent[]> {
+    const found: RunEvent[] = [];
+    let bytes = 0;
+    for await (const page of this.pages(runId, after)) {
+      for (const event of page)
+        if (found.length < limit && isAmong(event.type, types)) {
+          found.push(event);
+          bytes += JSON.stringify(event.data).length;
+        }
+      if (found.length >= limit || bytes >= answerBytes) break;
     }
     return found;
+  }
+
+  /** So many of the newest. */
+  latest({ id, lastSeq }: RunRecord, count: number): RunEvent[] {
+    return this.#state.runEvents.list(id, Math.max(0, lastSeq - count), count);
+  }
+
+  last(runId: string, type: RunEventType): RunEvent | undefined {
+    return this.#state.runEvents.last(runId, type);
+  }
+
+  isFull({ recordBytes }: RunRecord): boolean {
+    return recordBytes >= this.#mostBytes;
   }
 
   /** From any number on, without a gap and without a repetition: read from the table, where commits only wake the reader. */
@@ -169,7 +229,7 @@ export class RunLog {
         // It was removed: there will be nothing more.
         if (this.#state.runs.byId(runId) === undefined) return;
         const page = this.#state.runEvents.list(runId, at, pageSize);
-        if (page.length === pageSize) news = true;
+        if (page.length > 0) news = true;
         for (const event of page) {
           at = event.seq;
           if (isAmong(event.type, types)) yield event;
@@ -189,30 +249,28 @@ export class RunLog {
   }
 
   /** What is long is kept beside the event, which has its beginning. */
-  #withBodies(runId: string, type: RunEventType, data: object): object {
-    const fields = bodyFields(type);
-    if (fields.length === 0) return data;
+  #withBodies(runId: string, type: RunEventType, data: object): { data: object; bytes: number } {
     const given = data as Record<string, unknown>;
-    return {
-      ...given,
-      ...Object.fromEntries(fields.map((field) => [field, this.#body(runId, String(given[field] ?? ''))])),
-    };
+    let bytes = 0;
+    const bodies = bodyFields(type).map((field) => {
+      const { body, beside } = this.#body(runId, String(given[field] ?? ''));
+      bytes += beside;
+      return [field, body] as const;
+    });
+    return { data: { ...given, ...Object.fromEntries(bodies) }, bytes };
   }
 
-  #body(runId: string, whole: string): EventBody {
+  #body(runId: string, whole: string): { body: EventBody; beside: number } {
     const text = whole.toWellFormed();
     const bytes = Buffer.from(text);
-    if (bytes.length <= inlineBytes) return { text, bytes: bytes.length, ref: null };
+    if (bytes.length <= inlineBytes) return { body: { text, bytes: bytes.length, ref: null }, beside: 0 };
     const kept = bytes.subarray(0, bodyBytes);
     const ref = createHash('sha256').update(kept).digest('hex');
-    this.#state.runEvents.addBody(runId, ref, kept);
-    return {
-      text: bytes
-        .subarray(0, inlineBytes)
-        .toString()
-        .replace(/\ufffd$/, ''),
-      bytes: bytes.length,
-      ref,
-    };
+    const isNew = this.#state.runEvents.addBody(runId, ref, kept);
+    const text_ = bytes
+      .subarray(0, inlineBytes)
+      .toString()
+      .replace(/\ufffd$/, '');
+    return { body: { text: text_, bytes: bytes.length, ref }, beside: isNew ? kept.length : 0 };
   }
 }

@@ -136,6 +136,7 @@ export class RunService {
       working: false,
       lastStep: 0,
       lastSeq: 0,
+      recordBytes: 0,
       attempt: 0,
       parentRunId: parent?.run.id ?? null,
       parentStep: parent?.step ?? null,
@@ -227,7 +228,8 @@ export class RunService {
     { after, limit, types }: z.output<typeof listRunEventsQuery>,
   ): Promise<{ events: RunEvent[]; last_seq: number }> {
     const run = this.find(ref);
-    return { events: this.#parts.log.list(run.id, after, limit, types?.split(',')), last_seq: run.lastSeq };
+    const events = await this.#parts.log.find(run.id, after, limit, types?.split(','));
+    return { events, last_seq: run.lastSeq };
   }
 
   /** From after that number on, without a gap, until the signal. */
@@ -241,7 +243,7 @@ export class RunService {
 
   async trajectory(ref: string, { after, limit }: { after: number; limit: number }): Promise<Trajectory> {
     const { id } = this.find(ref);
-    return trajectoryOf((at, count) => this.#parts.log.list(id, at, count), after, limit);
+    return trajectoryOf(this.#parts.log.pages(id, after), limit);
   }
 
   async body(ref: string, body: string): Promise<Buffer> {

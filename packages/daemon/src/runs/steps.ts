@@ -17,7 +17,7 @@ export interface StepsParts {
     create(
       ref: string,
       input: z.output<typeof createSnapshotSchema>,
-      options: { readonly by: 'admin' },
+      options: { readonly by: 'admin' | 'run' },
     ): Promise<Pick<Snapshot, 'id' | 'has_memory'>>;
     delete(ref: string): Promise<void>;
   };
@@ -34,6 +34,8 @@ export interface StepMark {
 
 /** So many of the newest stay all; of the older ones ever fewer. */
 const keptWhole = 24;
+/** An agent asks for steps by its tool calls: so many in one run. */
+const mostAsked = 10_000;
 
 /**
  * Every step is a snapshot. The older they are, the fewer are kept: of those beyond the newest, the ones whose number is divisible by 2 up
@@ -60,6 +62,9 @@ export class Steps {
         'wrong_state',
         `run ${run.name} has no sandbox yet, and so nothing to go back to`,
       );
+    const isAsked = kind === 'tool' || kind === 'turn';
+    if (isAsked && (run.lastStep >= mostAsked || log.isFull(run)))
+      throw new CoppiceError('limit_reached', `run ${run.name} has as many steps on record as it may have`);
     const beganMs = now();
     const number = run.lastStep + 1;
     const name = `${run.id.slice(-8)}-step-${number}`;
@@ -85,7 +90,8 @@ export class Steps {
                 tags: ['run-step'],
                 memory,
               },
-              { by: 'admin' },
+              // What the agent asks for by its tool calls is held to what a sandbox may keep in snapshots.
+              { by: isAsked ? 'run' : 'admin' },
             )
             .then((taken) => ({ id: taken.id, hasMemory: taken.has_memory }))
         : { id: found.id, hasMemory: found.memoryBytes !== null };
@@ -104,7 +110,7 @@ export class Steps {
         mark,
       };
       state.runSteps.insert(step);
-      update({ lastStep: number });
+      update({ lastStep: number, recordBytes: now_.recordBytes + JSON.stringify(mark).length });
       emit('run.step', 'daemon', {
         step: number,
         kind,

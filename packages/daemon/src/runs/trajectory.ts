@@ -9,7 +9,6 @@ const noise: ReadonlySet<RunEventType> = new Set([
 ]);
 /** Of these, several in a row are one. */
 const foldable: ReadonlySet<RunEventType> = new Set(['agent.output', 'agent.progress', 'agent.thinking']);
-const pageSize = 1000;
 
 type Entry = Trajectory['entries'][number];
 
@@ -17,15 +16,13 @@ type Entry = Trajectory['entries'][number];
  * Reads on until the page is full or there is nothing more: noise does not shorten a page. Where one ends is the number of its last event,
  * so events of one instant are never lost between two pages.
  */
-export function trajectoryOf(
-  read: (after: number, limit: number) => RunEvent[],
-  after: number,
+export async function trajectoryOf(
+  pages: AsyncIterable<readonly RunEvent[]>,
   limit: number,
-): Trajectory {
+): Promise<Trajectory> {
   const entries: Entry[] = [];
   let folded = 0;
-  for (let at = after; ; ) {
-    const page = read(at, pageSize);
+  for await (const page of pages) {
     for (const event of page) {
       const last = entries.at(-1);
       const joins = last !== undefined && foldable.has(event.type) && last.event.type === event.type;
@@ -41,7 +38,6 @@ export function trajectoryOf(
       if (entries.length === limit) return { entries, folded, next: event.seq - 1 };
       entries.push({ from_seq: event.seq, to_seq: event.seq, event, count: 1 });
     }
-    if (page.length < pageSize) return { entries, folded, next: null };
-    at = page.at(-1)!.seq;
   }
+  return { entries, folded, next: null };
 }
