@@ -44,23 +44,3 @@ test('a run is watched, spoken to, forked at a step and stopped on the page', as
   await expectAccessible(page);
   expect(browser.complaints).toEqual([]);
 });
-
-test('a project is shown with what it cost and brought in', async () => {
-  await using daemon = await RunningDaemon.start({ image: false });
-  await using browser = await TestBrowser.start();
-  const page = await browser.signedIn(daemon, '/projects');
-  await page.getByRole('heading', { name: 'No projects yet' }).waitFor();
-  const project = await daemon.client.projects.create({
-    name: 'Leads <b>',
-    description: 'find some',
-    cap_usd: 20,
-  });
-  await daemon.client.projects.report(project.id, { name: 'revenue', value: 12.5 });
-  await page.reload();
-  await page.getByRole('row', { name: /Leads <b>.*active.*\$12\.50/ }).waitFor();
-  await expectAccessible(page);
-  await page.getByRole('link', { name: 'Leads <b>' }).click();
-  await page.getByText('$0.00 spent of $20.00, $12.50 brought in').waitFor();
-  await expectAccessible(page);
-  expect(browser.complaints).toEqual([]);
-});

@@ -1,11 +1,12 @@
 import type { RunDetail, RunEvent, RunStep } from '@coppice/protocol';
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { ask, forkRun, rewindRun } from '../app/actions.tsx';
+import { ask } from '../app/actions.tsx';
 import { client, mayChange, noticeSignOut } from '../app/session.ts';
 import { hrefOf, nameOf } from '../app/store.ts';
 import { dollars, plain } from '../app/text.ts';
 import { Age, Copy, Failure } from '../app/ui.tsx';
+import { forkRun, rewindRun } from './actions.ts';
 import { Entry, entriesOf } from './timeline.tsx';
 
 /** In the document; older ones come when they are asked for. */
