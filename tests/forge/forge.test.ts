@@ -3,9 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { deflateSync } from 'node:zlib';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { GitClient, withToken } from './git-client.ts';
+
+/** A line of git's protocol, with its length. */
+const packet = (line: string): string => `${(line.length + 4).toString(16).padStart(4, '0')}${line}`;
 
 const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
 
@@ -126,6 +130,89 @@ describe('the built-in forge', () => {
     expect(answer.status).toBe(403);
     await daemon.client.repositories.create({ name: 'other' });
     expect((await git.try('ls-remote', mine.replace('/app.git', '/other.git'))).code).not.toBe(0);
+  });
+
+  test('leaves places for others where one token holds as many fetches as it can and reads nothing', async () => {
+    await daemon.client.repositories.create({ name: 'large' });
+    await using sender = await GitClient.make();
+    await sender.begin();
+    const sha = await sender.commit('large.bin', randomBytes(3 * 1024 * 1024));
+    // Under the limit of this daemon for one push, and in one fetch far more than a connection holds.
+    const large = withToken(`${daemon.url}/git/large.git`, daemon.token);
+    for (let n = 0; n < 6; n += 1) {
+      if (n > 0) await sender.commit(`large-${n}.bin`, randomBytes(3 * 1024 * 1024));
+      await sender.ok('push', '--quiet', large, 'main');
+    }
+    const { secret } = await daemon.client.tokens.create({ name: 'greedy', scope: 'admin', role: 'read' });
+    const tip = await sender.ok('rev-parse', 'HEAD');
+    const wants = `${packet(`want ${tip} ofs-delta\n`)}0000${packet('done\n')}`;
+    const held = await Promise.all(
+      Array.from({ length: 8 }, () =>
+        fetch(`${daemon.url}/git/large.git/git-upload-pack`, {
+          method: 'POST',
+          headers: {
+            authorization: `Bearer ${secret}`,
+            'content-type': 'application/x-git-upload-pack-request',
+          },
+          body: wants,
+        }),
+      ),
+    );
+    expect(held.filter(({ status }) => status === 200)).toHaveLength(4);
+    expect(held.filter(({ status }) => status === 429)).toHaveLength(4);
+    await using other = await GitClient.make();
+    await other.ok('clone', '--quiet', large, 'copy');
+    expect(await other.ok('-C', 'copy', 'cat-file', '-t', sha)).toBe('commit');
+    for (const { body } of held) await body?.cancel();
+  });
+
+  test('takes nothing more into a repository that is full', async () => {
+    const full = await RunningDaemon.start({ image: false, config: { limits: { forge_repository_mb: 1 } } });
+    try {
+      const { clone_url } = await full.client.repositories.create({ name: 'full' });
+      await using sender = await GitClient.make();
+      await sender.begin();
+      await sender.commit('large.bin', randomBytes(2 * 1024 * 1024));
+      const target = withToken(clone_url, full.token);
+      await sender.ok('push', '--quiet', target, 'main');
+      await sender.commit('more.txt', 'more');
+      const refused = await sender.try('push', target, 'main');
+      expect(refused.code).not.toBe(0);
+      expect(await sender.ok('ls-remote', target, 'refs/heads/main')).toContain(
+        await sender.ok('rev-parse', 'HEAD~'),
+      );
+    } finally {
+      await full[Symbol.asyncDispose]();
+    }
+  });
+
+  test('gives git no more memory than it may have, whatever size a pack claims', async () => {
+    // One commit of 3 GiB, of which nothing comes.
+    const size: number[] = [];
+    let left = BigInt(3 * 2 ** 30);
+    size.push(Number(left & 15n) | (1 << 4) | 0x80);
+    left >>= 4n;
+    while (left > 127n) {
+      size.push(Number(left & 127n) | 0x80);
+      left >>= 7n;
+    }
+    size.push(Number(left));
+    const pack = Buffer.concat([
+      Buffer.from('PACK'),
+      Buffer.from([0, 0, 0, 2, 0, 0, 0, 1]),
+      Buffer.from(size),
+      deflateSync(Buffer.alloc(100_000)),
+    ]);
+    const command = `${'0'.repeat(40)} ${'1'.repeat(40)} refs/heads/huge\0report-status side-band-64k`;
+    const answer = await fetch(`${daemon.url}/git/app.git/git-receive-pack`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${daemon.token}`,
+        'content-type': 'application/x-git-receive-pack-request',
+      },
+      body: Buffer.concat([Buffer.from(`${packet(command)}0000`), pack]),
+    });
+    expect(await answer.text()).toMatch(/out of memory/i);
   });
 
   test('takes no name that climbs, and no ref that is none', async () => {

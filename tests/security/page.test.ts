@@ -1,9 +1,17 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { pageSessionPath } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { Coppice } from '@coppice/sdk';
-import { RunningDaemon } from '@coppice/testkit';
+import { eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RawAnswer, type RawCall, rawCall } from './raw-call.ts';
+
+const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
 
 interface Page {
   readonly key: string;
@@ -63,6 +71,45 @@ describe('the page', () => {
     expect(again.headers['set-cookie']).toBeUndefined();
     for (const invented of ['', 'x', daemon.token, 'x'.repeat(500)])
       expect((await post(invented)).status, invented).toBe(401);
+  });
+
+  test('is signed in for others however many links and sign-ins the token of a sandbox makes', async () => {
+    const { code } = await daemon.client.pageLink();
+    using inside = new Coppice({ url: daemon.url, token: sandbox.token! }, {});
+    for (let n = 0; n < 120; n += 1) await inside.pageLink();
+    expect((await post(code)).status).toBe(201);
+    const mine = await signIn();
+    const first = await signIn(sandbox.token!);
+    for (let n = 0; n < 50; n += 1) await signIn(sandbox.token!);
+    const who = { path: '/v1/whoami' };
+    expect((await as(first, who)).status).toBe(401);
+    expect((await as(await signIn(sandbox.token!), who)).status).toBe(200);
+    expect((await as(mine, who)).status).toBe(200);
+  });
+
+  test('is opened by a link that no other account of the machine can read from the arguments of a program', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'coppice-browser-'));
+    try {
+      const seen = (name: string) => join(directory, name);
+      const browser = `#!/bin/sh
+echo "$@" > ${seen('arguments')}; stat -c %a "$1" > ${seen('mode')}; cp "$1" ${seen('copy')}; mv ${seen('copy')} ${seen('page')}
+`;
+      await writeFile(seen('xdg-open'), browser, { mode: 0o755 });
+      const env = { ...process.env, PATH: `${directory}:${process.env.PATH}`, DISPLAY: ':1' };
+      // On a terminal, as a person has it.
+      const command = `'${process.execPath}' '${program}' open --home '${daemon.home}'`;
+      await promisify(execFile)('script', ['--quiet', '--return', '--command', command, '/dev/null'], {
+        env,
+      });
+      await eventually('the browser has read the link', () => existsSync(seen('page')));
+      const code = /#code=([\w-]+)/.exec(await readFile(seen('page'), 'utf8'))?.[1];
+      expect(code).toBeDefined();
+      expect(await readFile(seen('arguments'), 'utf8')).not.toContain(code);
+      expect((await readFile(seen('mode'), 'utf8')).trim()).toBe('600');
+      expect((await post(code!)).status).toBe(201);
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
   });
 
   test('keeps its sign-in in a cookie of this host alone, which scripts cannot read and other sites do not send', async () => {

@@ -103,6 +103,7 @@ export class DaemonServer {
       forge: services.forge,
       gate,
       stalledSenderMs: limits.stalled_sender_s * 1000,
+      stalledReaderMs: limits.stalled_reader_s * 1000,
     });
     registerPage(http, PageFiles.find(import.meta.dirname), services.pageSessions);
     connections.network.watch(http.app.server);

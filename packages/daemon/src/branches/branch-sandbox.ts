@@ -29,6 +29,7 @@ export interface BranchSandboxParts {
   /** Where files from sandboxes lie while git looks at them. */
   readonly directory: string;
   readonly maxBytes: number;
+  readonly maxRepositoryBytes: number;
 }
 
 const branchLabel = 'coppice.branch';
@@ -127,6 +128,7 @@ export class BranchSandbox {
     { branch }: BranchRecord,
     have: string,
   ): Promise<string> {
+    await repository.assertRoom(this.#parts.maxRepositoryBytes);
     const file = temporaryName();
     const place = await mkdtemp(join(this.#parts.directory, 'incoming-'));
     try {

@@ -203,8 +203,9 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     await gatewayService.setCaller(sandboxId, { run, agent, ...(project === undefined ? {} : { project }) });
   });
 
-  const maxPushBytes = config.limits.forge_push_mb * 1024 * 1024;
-  const forge = new ForgeService({ ...base, directory: home.forgeDir, maxPushBytes });
+  const maxPushBytes = config.limits.forge_push_mb * 2 ** 20;
+  const maxRepositoryBytes = config.limits.forge_repository_mb * 2 ** 20;
+  const forge = new ForgeService({ ...base, directory: home.forgeDir, maxPushBytes, maxRepositoryBytes });
   const branches = new BranchService({
     ...base,
     forge,
@@ -214,6 +215,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
       sandboxes,
       directory: home.forgeDir,
       maxBytes: maxPushBytes,
+      maxRepositoryBytes,
     }),
     destroySandbox: (id) => lifecycle.destroy(id),
     startRun: (spec) => runs.start(spec),

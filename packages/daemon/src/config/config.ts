@@ -76,6 +76,8 @@ const configSchema = z.strictObject({
       forward_connections: z.int().min(8).max(100_000).default(1000),
       /** What one push to the forge may hold. */
       forge_push_mb: z.int().min(1).max(1_000_000).default(1024),
+      /** What one repository of the forge may hold before nothing more is taken in. */
+      forge_repository_mb: z.int().min(1).max(100_000_000).default(10_240),
       /** What the events of one run may take in the database, before what its agent says is not kept any more. */
       run_record_mb: z.int().min(1).max(1_000_000).default(256),
       /** Of all sandboxes that run, by what they were promised; null: no limit. */

@@ -40,6 +40,15 @@ export class PageSessionTable {
     this.#database.prepare('DELETE FROM page_sessions WHERE key_sha256 = ?').run(keySha256);
   }
 
+  keepNewest(tokenId: string, count: number): void {
+    this.#database
+      .prepare(
+        `DELETE FROM page_sessions WHERE rowid IN
+           (SELECT rowid FROM page_sessions WHERE token_id = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?)`,
+      )
+      .run(tokenId, count);
+  }
+
   /** Those that have ended, and those whose token is gone. */
   deleteEnded(nowMs: number): void {
     this.#database

@@ -41,6 +41,7 @@ export interface ForgeServiceParts {
   readonly ids: IdSource;
   readonly now: () => number;
   readonly maxPushBytes: number;
+  readonly maxRepositoryBytes: number;
 }
 
 const mostGitAtOnce = 8;
@@ -221,17 +222,18 @@ export class ForgeService {
   }
 
   /** Git's own protocol: what it answers to one request. */
-  serveGit(
+  async *serveGit(
     ref: string,
     request: {
       readonly service: GitVerb;
       readonly protocol: string | undefined;
       readonly onlyBranch: string | undefined;
+      readonly caller: string;
       readonly signal: AbortSignal;
       readonly body?: AsyncIterable<Uint8Array>;
       readonly encoding?: string | undefined;
     },
-  ): AsyncIterable<Uint8Array> {
+  ): AsyncGenerator<Uint8Array> {
     const record = this.#record(ref);
     if (record.kind !== 'builtin')
       throw new CoppiceError('wrong_state', `${record.name} is a repository of ${record.kind}`, {
@@ -239,9 +241,12 @@ export class ForgeService {
       });
     const { body, encoding, ...asked } = request;
     const transport = { ...asked, directory: this.#directoryOf(record) };
-    return body === undefined
-      ? this.#transport.advertise(transport)
-      : this.#transport.answer(transport, body, encoding);
+    if (body === undefined) yield* this.#transport.advertise(transport);
+    else {
+      if (asked.service === 'git-receive-pack')
+        await this.repositoryOf(ref).assertRoom(this.#parts.maxRepositoryBytes);
+      yield* this.#transport.answer(transport, body, encoding);
+    }
   }
 
   #builtin(ref: string): BuiltinForge {

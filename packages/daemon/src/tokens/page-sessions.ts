@@ -6,8 +6,9 @@ import type { TokenService } from './token-service.ts';
 
 const codeLifetimeMs = 5 * 60_000;
 const sessionLifetimeMs = 7 * 24 * 60 * 60_000;
-/** Links that nobody has used yet; the oldest goes when there are more. */
-const codesKept = 100;
+/** Of one token: links that nobody has used yet, and browsers that are signed in. The oldest goes when there are more. */
+const codesPerToken = 10;
+const sessionsPerToken = 50;
 const keyPrefix = 'cpp_';
 
 const digest = (secret: string): string => hash('sha256', secret, 'hex');
@@ -50,10 +51,8 @@ export class PageSessions {
     const code = secret();
     const expiresAtMs = this.#now() + codeLifetimeMs;
     this.#codes.set(digest(code), { tokenId, expiresAtMs });
-    for (const oldest of this.#codes.keys()) {
-      if (this.#codes.size <= codesKept) break;
-      this.#codes.delete(oldest);
-    }
+    const own = [...this.#codes].filter(([, made]) => made.tokenId === tokenId);
+    for (const [oldest] of own.slice(0, -codesPerToken)) this.#codes.delete(oldest);
     return { code, path: `/#code=${code}`, expires_at: when(expiresAtMs) };
   }
 
@@ -75,14 +74,15 @@ export class PageSessions {
       cookie: secret(),
       expiresAtMs: this.#now() + sessionLifetimeMs,
     };
-    this.#state.transaction(() =>
+    this.#state.transaction(() => {
       this.#state.pageSessions.insert({
         keySha256: digest(session.key),
         cookieSha256: digest(session.cookie),
         tokenId: found.tokenId,
         expiresAtMs: session.expiresAtMs,
-      }),
-    );
+      });
+      this.#state.pageSessions.keepNewest(found.tokenId, sessionsPerToken);
+    });
     return session;
   }
 

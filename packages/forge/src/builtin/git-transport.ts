@@ -15,6 +15,8 @@ export interface TransportRequest {
   readonly protocol: string | undefined;
   /** The one branch that may be pushed; all where nobody says. */
   readonly onlyBranch?: string | undefined;
+  /** Who asks: one of them gets half of all places at most. */
+  readonly caller: string;
   readonly signal: AbortSignal;
 }
 
@@ -35,7 +37,7 @@ const mostFetchBytes = 16 * 1024 * 1024;
 export class GitTransport {
   readonly #git: Git;
   readonly #limits: TransportLimits;
-  #running = 0;
+  readonly #running = new Map<string, number>();
 
   constructor(git: Git, limits: TransportLimits) {
     this.#git = git;
@@ -70,15 +72,11 @@ export class GitTransport {
   }
 
   async *#serve(
-    { directory, service, protocol, onlyBranch, signal }: TransportRequest,
+    { directory, service, protocol, onlyBranch, caller, signal }: TransportRequest,
     args: readonly string[],
     input: AsyncIterable<Uint8Array>,
   ): AsyncGenerator<Uint8Array> {
-    if (this.#running >= this.#limits.mostAtOnce)
-      throw new CoppiceError('rate_limited', `${this.#running} fetches and pushes are under way`, {
-        details: { retry_after_s: 1 },
-      });
-    this.#running += 1;
+    this.#take(caller);
     const child = this.#git.spawn(
       directory,
       [service.slice('git-'.length), '--stateless-rpc', ...args, '.'],
@@ -119,8 +117,24 @@ export class GitTransport {
       clearTimeout(timer);
       signal.removeEventListener('abort', end);
       await closed.catch(() => undefined);
-      this.#running -= 1;
+      this.#running.set(caller, this.#running.get(caller)! - 1);
+      if (this.#running.get(caller) === 0) this.#running.delete(caller);
     }
+  }
+
+  #take(caller: string): void {
+    const { mostAtOnce } = this.#limits;
+    const own = this.#running.get(caller) ?? 0;
+    const all = [...this.#running.values()].reduce((sum, count) => sum + count, 0);
+    if (all >= mostAtOnce || own >= mostAtOnce / 2)
+      throw new CoppiceError(
+        'rate_limited',
+        all >= mostAtOnce
+          ? `${all} fetches and pushes are under way`
+          : `${own} fetches and pushes with this token are under way`,
+        { details: { retry_after_s: 1 } },
+      );
+    this.#running.set(caller, own + 1);
   }
 }
 

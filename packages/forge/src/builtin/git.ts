@@ -27,6 +27,9 @@ export type GitProcess = ChildProcessByStdio<Writable, Readable, Readable>;
 const defaultTimeoutMs = 120_000;
 const defaultOutputBytes = 8 * 1024 * 1024;
 const stderrBytes = 16_384;
+/** What one process may take, in KiB. A few megabytes of a pack can name an object of any size, which git holds in memory. */
+const memoryKib = 2 * 1024 * 1024;
+const bounded = `ulimit -v ${memoryKib} && exec /usr/bin/git "$@"`;
 
 /** What holds for every repository, whatever its own file of settings says. Limits keep a hostile pack from taking the machine. */
 const settings = (maxPackBytes: number): readonly (readonly [string, string])[] => [
@@ -170,6 +173,8 @@ export class Git {
       GIT_CONFIG_GLOBAL: '/dev/null',
       GIT_ATTR_NOSYSTEM: '1',
       GIT_TERMINAL_PROMPT: '0',
+      // Each further arena would count as 128 MiB of memory.
+      MALLOC_ARENA_MAX: '1',
       GIT_CONFIG_COUNT: String(config.length),
       ...Object.fromEntries(
         config.flatMap(([key, value], index) => [
@@ -185,7 +190,7 @@ export class Git {
       ...(options.network ? networkSight : []),
       ...['--bind', directory, '/repo', '--chdir', '/repo', ...shown],
       // By a descriptor: arguments can be read by everybody on the machine, and one of these may hold a login.
-      ...['--args', '3', '--', '/usr/bin/git', ...args],
+      ...['--args', '3', '--', '/bin/sh', '-c', bounded, 'git', ...args],
     ];
     const child = spawn('bwrap', words, {
       stdio: ['pipe', 'pipe', 'pipe', 'pipe'],

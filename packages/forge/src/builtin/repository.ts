@@ -133,6 +133,24 @@ export class BareRepository {
     return this.run(['rev-parse', '--verify', `${incoming}^{commit}`]);
   }
 
+  /** Before more is taken in. */
+  async assertRoom(mostBytes: number): Promise<void> {
+    const told = await this.run(['count-objects', '-v']);
+    const kib = ['size', 'size-pack', 'size-garbage'].reduce(
+      (sum, name) => sum + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(told)?.[1] ?? 0),
+      0,
+    );
+    if (kib * 1024 < mostBytes) return;
+    throw new CoppiceError(
+      'limit_reached',
+      `the repository holds ${Math.ceil(kib / 1024)} MiB, and may hold ${Math.floor(mostBytes / 2 ** 20)} MiB`,
+      {
+        hint: 'Make another one without what is not needed, or raise `limits.forge_repository_mb` in config.json.',
+        details: { limit: 'forge_repository_mb' },
+      },
+    );
+  }
+
   async has(sha: string): Promise<boolean> {
     if (!shaPattern.test(sha)) return false;
     return (await this.#git.try(this.directory, ['cat-file', '-e', `${sha}^{commit}`])).exitCode === 0;

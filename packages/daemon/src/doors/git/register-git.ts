@@ -12,6 +12,7 @@ export interface RegisterGitOptions {
   readonly forge: Pick<ForgeService, 'serveGit' | 'idOf'>;
   readonly gate: Gate;
   readonly stalledSenderMs: number;
+  readonly stalledReaderMs: number;
 }
 
 const noCache = { 'cache-control': 'no-cache, max-age=0, must-revalidate' };
@@ -31,11 +32,8 @@ export const registerGit = async (door: HttpServer, options: RegisterGitOptions)
     const name = repository.replace(/\.git$/, '');
     if (!refSchema.safeParse(name).success)
       throw new CoppiceError('invalid_argument', 'this is no name of a repository');
-    const onlyBranch = gate.assertMayGit(
-      door.principalOf(request),
-      forge.idOf(name),
-      service === 'git-receive-pack',
-    );
+    const principal = door.principalOf(request);
+    const onlyBranch = gate.assertMayGit(principal, forge.idOf(name), service === 'git-receive-pack');
     const abort = new AbortController();
     reply.raw.on('close', () => abort.abort());
     const header = (key: string): string | undefined => {
@@ -46,11 +44,12 @@ export const registerGit = async (door: HttpServer, options: RegisterGitOptions)
       service,
       protocol: header('git-protocol'),
       onlyBranch,
+      caller: principal.tokenId,
       signal: abort.signal,
       ...(body === undefined ? {} : { body, encoding: header('content-encoding') }),
     });
     const kind = body === undefined ? 'advertisement' : 'result';
-    await send(answer, `application/x-${service}-${kind}`, reply);
+    await send(answer, `application/x-${service}-${kind}`, reply, options.stalledReaderMs);
   };
 
   await door.app.register(async (app) => {
@@ -80,15 +79,24 @@ const send = async (
   answer: AsyncIterable<Uint8Array>,
   contentType: string,
   reply: FastifyReply,
+  stalledReaderMs: number,
 ): Promise<void> => {
   const iterator = answer[Symbol.asyncIterator]();
   const first = await iterator.next();
   reply.hijack();
   reply.raw.writeHead(200, { 'content-type': contentType, ...noCache });
+  // A process of git is held for who reads.
+  const stalled = () => reply.raw.destroy();
   const rest = async function* () {
+    let timer: NodeJS.Timeout | undefined;
     try {
-      for (let next = first; !next.done; next = await iterator.next()) yield next.value;
+      for (let next = first; !next.done; next = await iterator.next()) {
+        timer = setTimeout(stalled, stalledReaderMs);
+        yield next.value;
+        clearTimeout(timer);
+      }
     } finally {
+      clearTimeout(timer);
       await iterator.return?.(undefined);
     }
   };
