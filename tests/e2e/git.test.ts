@@ -1,14 +1,9 @@
-import { execFile } from 'node:child_process';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { errorKinds } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import type { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { daemonWithGit } from '../mcp/git-image.ts';
-
-const run = promisify(execFile);
-const program = join(import.meta.dirname, '../../packages/cli/src/main.ts');
+import { runCli, shellIn } from './run-cli.ts';
 
 const repository = [
   'mkdir -p /workspace && cd /workspace && git init -q -b main && git config user.email a@b.c && git config user.name a',
@@ -22,11 +17,7 @@ describe('repositories of a sandbox and its fork', () => {
   });
   afterAll(() => daemon?.[Symbol.asyncDispose]());
 
-  const sh = async (sandbox: Sandbox, command: string): Promise<string> => {
-    const { exit_code, stdout, stderr } = await sandbox.exec(`cd /workspace && ${command}`);
-    expect({ exit_code, stderr }, command).toMatchObject({ exit_code: 0 });
-    return stdout.trim();
-  };
+  const sh = (sandbox: Sandbox, command: string): Promise<string> => shellIn(sandbox, '/workspace', command);
   const commit = (sandbox: Sandbox, command: string, subject: string): Promise<string> =>
     sh(sandbox, `${command} && git add --all && git commit -qm "${subject}"`);
   const subjects = async (sandbox: Sandbox): Promise<string[]> =>
@@ -37,15 +28,7 @@ describe('repositories of a sandbox and its fork', () => {
     const [fork] = (await trunk.fork({ name: `${name}-fork` })).sandboxes;
     return [trunk, fork!];
   };
-  const cli = async (...argv: string[]) => {
-    const env = { ...process.env, COPPICE_HOME: daemon.home };
-    const ended = run(process.execPath, [program, ...argv], { env });
-    return ended.then(
-      ({ stdout }) => ({ code: 0, stdout, stderr: '' }),
-      ({ code, stdout, stderr }) =>
-        ({ code, stdout, stderr }) as { code: number; stdout: string; stderr: string },
-    );
-  };
+  const cli = (...argv: string[]) => runCli(daemon, ...argv);
 
   test.each(['sequential', 'cherry-pick', 'branch-per-source'] as const)(
     'a merge (%s) can be repeated: what came before is left out, what is new comes',

@@ -18,6 +18,7 @@ import type {
   createTokenSchema,
   Diff,
   Doctor,
+  diffQuery,
   Event,
   exportQuery,
   Forked,
@@ -41,8 +42,10 @@ import type {
   NetworkConnection,
   networkPatchSchema,
   PageLink,
+  Patch,
   PortForward,
   PushEvent,
+  patchQuery,
   prunedImagesSchema,
   pruneImagesSchema,
   Question,
@@ -201,9 +204,15 @@ export interface Services {
     diff(
       from: string,
       to: string,
-      options: { readonly limit: number; readonly path?: string | undefined },
+      options: Omit<z.output<typeof diffQuery>, 'from' | 'to'>,
       signal?: AbortSignal,
     ): Promise<Diff>;
+    patch(
+      from: string,
+      to: string,
+      options: Omit<z.output<typeof patchQuery>, 'from' | 'to'>,
+      signal?: AbortSignal,
+    ): Promise<Patch>;
     diffFile(
       from: string,
       to: string,

@@ -8,8 +8,9 @@ export type { CloneOptions, TreeCounter, TreeEngine } from './engines/tree-engin
 export { type ApplyMergeOptions, applyMerge, sideOf } from './layered/apply-merge.ts';
 export { diffTrees } from './layered/diff-trees.ts';
 export { FileContent, type FilePiece } from './layered/file-content.ts';
-export { planMerge } from './layered/plan-merge.ts';
-export { openTreeFile, readTreeFile } from './layered/read-tree-file.ts';
+export { GitPatch, type PatchGap } from './layered/git-patch.ts';
+export { type PlanMergeOptions, planMerge } from './layered/plan-merge.ts';
+export { findInTree, openTreeFile, readTreeFile } from './layered/read-tree-file.ts';
 export { TextDiffer } from './layered/text-differ.ts';
 export type { NodeAttributes, TreeWriter } from './layered/tree-writer.ts';
 export { type UnifiedDiff, unifiedDiff } from './layered/unified-diff.ts';

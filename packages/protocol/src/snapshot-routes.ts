@@ -184,6 +184,16 @@ export const snapshotRoutes = {
     query: snapshots.fileDiffQuery,
     result: snapshots.fileDiffSchema,
   },
+  diffPatch: {
+    method: 'GET',
+    path: '/v1/diff/patch',
+    tag: 'snapshots',
+    summary: 'All that differs as one patch for git apply',
+    scope: 'project',
+    answer: 'json',
+    query: snapshots.patchQuery,
+    result: snapshots.patchSchema,
+  },
   merge: {
     method: 'POST',
     path: '/v1/sandboxes/:sandbox/merge',

@@ -98,12 +98,20 @@ export const forkedSchema = z.object({
 });
 export type Forked = z.infer<typeof forkedSchema>;
 
+/** An absolute path and what is below it, or a name (`*` is any letters in it) for all that is so called. */
+const excludeSchema = guestPathSchema.describe('An absolute path, or a name such as node_modules or *.log.');
+/** One, or several. */
+const several = (schema: typeof guestPathSchema) =>
+  z.union([schema.transform((one) => [one]), z.array(schema).max(1000)]).optional();
+
 /** Each side is a snapshot (id, or `sandbox:name`) or a sandbox (as it is now). */
 export const diffQuery = z.strictObject({
   from: treeRefSchema,
   to: treeRefSchema,
-  /** Only this, and what is below where it is a directory. */
-  path: guestPathSchema.optional(),
+  /** Only these, and what is below where they are directories. */
+  path: several(guestPathSchema),
+  /** Not these, nor what is below: absolute paths, or names of files and directories wherever they are. */
+  exclude: several(excludeSchema),
   limit: z.coerce.number().int().min(1).max(100_000).default(10_000),
 });
 const changeKindSchema = z.enum(['added', 'removed', 'modified', 'mode']);
@@ -146,6 +154,19 @@ export const fileDiffSchema = z.object({
   truncated: z.boolean(),
 });
 
+export const patchQuery = diffQuery.omit({ limit: true });
+export const patchSchema = z.object({
+  /** For `git apply`. Names begin below the path where one is given, else at the root. */
+  patch: z.string(),
+  files: z.number(),
+  /** Changes that no patch of text can hold: files that are no text, very large ones, modes other than the one that git keeps. */
+  missing: z.array(
+    z.object({ path: z.string(), reason: z.enum(['binary', 'too_large', 'mode', 'kind', 'name']) }),
+  ),
+  left_out: leftOutSchema,
+});
+export type Patch = z.infer<typeof patchSchema>;
+
 export const mergeSchema = z.strictObject({
   /** The fork whose changes since its base are brought in. */
   from: sandboxRefSchema,
@@ -156,6 +177,10 @@ export const mergeSchema = z.strictObject({
     .record(guestPathSchema, z.enum(['ours', 'theirs']))
     .refine((choices) => Object.keys(choices).length <= 10_000, 'more than 10,000 paths')
     .default({}),
+  /** Only these, and what is below. Such a merge is not remembered: the next one starts from the same point. */
+  path: several(guestPathSchema),
+  /** Not these, nor what is below: absolute paths, or names of files and directories wherever they are. */
+  exclude: several(excludeSchema),
   dry_run: z.boolean().default(false),
 });
 export const mergedSchema = z.object({
@@ -170,6 +195,9 @@ export const mergedSchema = z.object({
   truncated: z.boolean(),
   summary: changeSummarySchema,
   conflict_count: z.number(),
+  /** Repositories that both sides had changed, which git merged: how many commits came into what is checked out. */
+  repositories: z.array(z.object({ path: z.string(), commits: z.number() })),
+  left_out: leftOutSchema,
   /** Taken of the target just before anything was written: restore it to undo the merge. */
   undo_snapshot_id: snapshotIdSchema.nullable(),
 });

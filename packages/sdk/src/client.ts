@@ -1,4 +1,4 @@
-import type { Costs, Diff, Doctor, LineageNode, RouteQuery, RouteResult } from '@coppice/protocol';
+import type { Costs, Diff, Doctor, LineageNode, Patch, RouteQuery, RouteResult } from '@coppice/protocol';
 import { Branches } from './branches.ts';
 import { Caller, type CallOptions } from './connection/caller.ts';
 import type { Transport } from './connection/transport.ts';
@@ -8,6 +8,7 @@ import { Budgets, Secrets } from './gateway.ts';
 import { Guardian } from './guardian.ts';
 import { Images } from './images.ts';
 import { Notes } from './notes.ts';
+import type { DiffOptions, PatchOptions } from './options.ts';
 import { Production, Projects } from './projects.ts';
 import { Runs } from './runs.ts';
 import { Sandboxes } from './sandboxes.ts';
@@ -85,15 +86,16 @@ export class Client implements Disposable {
   }
 
   /**
-   * Files that differ, all or those below a path. Each side is a snapshot (id, or `sandbox:name`) or a sandbox as it is
+   * Files that differ, all or those below some paths. Each side is a snapshot (id, or `sandbox:name`) or a sandbox as it is
    * now.
    */
-  diff(
-    from: string,
-    to: string,
-    { limit, path, signal }: { readonly limit?: number; readonly path?: string } & CallOptions = {},
-  ): Promise<Diff> {
-    return this.#caller.call('diff', { query: { from, to, path, limit }, signal });
+  diff(from: string, to: string, { signal, ...rest }: DiffOptions = {}): Promise<Diff> {
+    return this.#caller.call('diff', { query: { from, to, ...rest }, signal });
+  }
+
+  /** The same as one patch for `git apply`; it says what no patch can hold. */
+  patch(from: string, to: string, { signal, ...rest }: PatchOptions = {}): Promise<Patch> {
+    return this.#caller.call('diffPatch', { query: { from, to, ...rest }, signal });
   }
 
   diffFile(

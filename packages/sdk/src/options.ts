@@ -1,4 +1,4 @@
-import type { RouteBody } from '@coppice/protocol';
+import type { RouteBody, RouteQuery } from '@coppice/protocol';
 import type { CallOptions } from './connection/caller.ts';
 
 /** What every process may be given. */
@@ -16,6 +16,8 @@ export type TerminalOptions = RouteBody<'openTerminal'> & CallOptions;
 export type SnapshotOptions = RouteBody<'createSnapshot'> & CallOptions;
 export type ForkOptions = RouteBody<'forkSandbox'> & CallOptions;
 export type RestoreOptions = Omit<RouteBody<'restoreSandbox'>, 'snapshot'> & CallOptions;
+export type DiffOptions = Omit<RouteQuery<'diff'>, 'from' | 'to'> & CallOptions;
+export type PatchOptions = Omit<RouteQuery<'diffPatch'>, 'from' | 'to'> & CallOptions;
 export type MergeOptions = Omit<RouteBody<'merge'>, 'from'> & CallOptions;
 
 /** A command line for the shell of the sandbox, or a program with its arguments. */

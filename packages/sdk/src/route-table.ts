@@ -60,6 +60,7 @@ export const routeTable = {
   forkSandbox: { method: 'POST', path: '/v1/sandboxes/:sandbox/fork' },
   diff: { method: 'GET', path: '/v1/diff' },
   diffFile: { method: 'GET', path: '/v1/diff/file' },
+  diffPatch: { method: 'GET', path: '/v1/diff/patch' },
   merge: { method: 'POST', path: '/v1/sandboxes/:sandbox/merge' },
   lineage: { method: 'GET', path: '/v1/lineage' },
   gitStatus: { method: 'GET', path: '/v1/sandboxes/:sandbox/git/status' },

@@ -64,6 +64,7 @@ import { ImportService } from '../transfer/import-service.ts';
 import { ImportSpool } from '../transfer/import-spool.ts';
 import { CompareService } from '../trees/compare-service.ts';
 import { MergeService } from '../trees/merge-service.ts';
+import { MergedTrees } from '../trees/repositories/merged-trees.ts';
 import { TreeAccess } from '../trees/tree-access.ts';
 import { version } from '../version.ts';
 import type { Kernel } from './kernel.ts';
@@ -96,7 +97,9 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const snapshots = new SnapshotService({ ...base, taker, sizer, undosKept: config.limits.undo_snapshots });
   const trees = new TreeAccess({ ...base, taker, imageDirs: (imageId) => images.directories(imageId) });
   const compare = new CompareService(trees, pool.server);
-  const merger = new MergeService({ ...base, trees, taker, sizer, snapshots, server: pool.server });
+  const { server } = pool;
+  const mergedTrees = new MergedTrees({ ...base, trees, server });
+  const merger = new MergeService({ ...base, trees, taker, sizer, snapshots, server, mergedTrees });
 
   const lifecycle = new Lifecycle({
     ...base,

@@ -22,6 +22,11 @@ export type Intent =
       readonly prefer: 'ours' | 'theirs' | null;
       /** For single paths; one of an earlier version has none. */
       readonly choose?: Readonly<Record<string, 'ours' | 'theirs'>>;
+      /** What it leads to, where that was made beside both sides: ours becomes that. */
+      readonly mergedSnapshotId?: string | null;
+      /** Of a merge of some paths only. */
+      readonly path?: readonly string[] | undefined;
+      readonly exclude?: readonly string[] | undefined;
     }
   | { readonly kind: 'pause'; readonly checkpointed: boolean }
   /** Of no sandbox: it stands under the id of the snapshot that is to be. The image only where the file brings it. */
@@ -40,8 +45,9 @@ export type MergeIntent = Extract<Intent, { kind: 'merge' }>;
 export function snapshotsOf(intent: Intent | undefined): string[] {
   if (intent?.kind === 'restore') return [intent.snapshotId];
   if (intent?.kind !== 'merge') return [];
-  const { undoSnapshotId, theirsSnapshotId, baseSnapshotId } = intent;
-  return [undoSnapshotId, theirsSnapshotId, ...(baseSnapshotId === null ? [] : [baseSnapshotId])];
+  const { undoSnapshotId, theirsSnapshotId, baseSnapshotId, mergedSnapshotId } = intent;
+  const others = [baseSnapshotId, mergedSnapshotId ?? null].filter((id) => id !== null);
+  return [undoSnapshotId, theirsSnapshotId, ...others];
 }
 
 /**

@@ -136,6 +136,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   forkSandbox: ({ params, body, ...call }) =>
     services.snapshots.forkSandbox(params.sandbox, body, optionsOf(call)),
   diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query, signal),
+  diffPatch: ({ query, signal }) => services.compare.patch(query.from, query.to, query, signal),
   diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),

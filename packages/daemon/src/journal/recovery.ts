@@ -123,7 +123,8 @@ export class Recovery {
         .filter(({ id, state }) => state === 'paused' || intents.get(id)?.kind === 'pause')
         .map(({ id }) => pauseId(id)),
     );
-    for (const intent of intents.values()) if (intent.kind === 'merge') needed.add(intent.theirsSnapshotId);
+    for (const intent of intents.values())
+      if (intent.kind === 'merge') for (const id of snapshotsOf(intent)) needed.add(id);
     const isUnknownSnapshot = (id: string) => !needed.has(id) && state.snapshots.byId(id) === undefined;
     const strays = await this.#setAside(intents, [
       ...everything.disks.filter((id) => !known.has(id)),

@@ -1,7 +1,15 @@
-import { diffTrees, type PoolServer, TextDiffer, type TreeChange, unifiedDiff } from '@coppice/disks';
-import type { Change, Diff, fileDiffSchema } from '@coppice/protocol';
+import {
+  diffTrees,
+  GitPatch,
+  type PoolServer,
+  TextDiffer,
+  type TreeChange,
+  unifiedDiff,
+} from '@coppice/disks';
+import { type Change, CoppiceError, type Diff, type fileDiffSchema, type Patch } from '@coppice/protocol';
 import type { z } from 'zod';
-import { assertSameImage, type TreeAccess } from './tree-access.ts';
+import { outermost, type PathChoice, PathFilter } from './path-filter.ts';
+import { assertSameImage, type Side, type TreeAccess } from './tree-access.ts';
 
 const octal = (mode: number | null): string | null =>
   mode === null ? null : mode.toString(8).padStart(4, '0');
@@ -43,6 +51,10 @@ export class ChangeList {
   }
 }
 
+const mountedOf = (before: Side, after: Side): string[] => [
+  ...new Set([...before.mounted, ...after.mounted]),
+];
+
 /** What differs between any two of: a snapshot, a sandbox as it is now. */
 export class CompareService {
   readonly #trees: TreeAccess;
@@ -57,21 +69,58 @@ export class CompareService {
   async diff(
     from: string,
     to: string,
-    { limit, path }: { readonly limit: number; readonly path?: string | undefined },
+    { limit, path, exclude }: PathChoice & { readonly limit: number },
     signal?: AbortSignal,
   ): Promise<Diff> {
+    const filter = new PathFilter({ exclude });
     return this.#trees.withBoth(from, to, signal, async (before, after) => {
       assertSameImage(before, after);
-      const options = {
-        ...(signal === undefined ? {} : { signal }),
-        ...(path === undefined ? {} : { path }),
-      };
       const list = new ChangeList(limit);
-      const server = this.#server.until(signal);
-      for await (const change of diffTrees(server, before.tree, after.tree, options)) list.add(change);
-      const leftOut = new Set([...before.mounted, ...after.mounted]);
-      return { from, to, ...list.view(), left_out: [...leftOut] };
+      for await (const change of this.#changes(before, after, path, signal))
+        if (filter.has(change.path)) list.add(change);
+      return { from, to, ...list.view(), left_out: mountedOf(before, after) };
     });
+  }
+
+  /** All of it or nothing: a patch that is cut would be taken for a whole one. */
+  async patch(from: string, to: string, { path, exclude }: PathChoice, signal?: AbortSignal): Promise<Patch> {
+    const filter = new PathFilter({ exclude });
+    return this.#trees.withBoth(from, to, signal, async (before, after) => {
+      assertSameImage(before, after);
+      const tools = { server: this.#server.until(signal), differ: this.#differ };
+      const top = path?.length === 1 ? path[0]! : '/';
+      const patches = new GitPatch(tools, before.tree, after.tree, top);
+      const parts: string[] = [];
+      const missing: Patch['missing'] = [];
+      let chars = 0;
+      for await (const change of this.#changes(before, after, path, signal)) {
+        if (!filter.has(change.path)) continue;
+        const made = await patches.of(change, signal);
+        if (made === undefined) continue;
+        if ('gap' in made) missing.push({ path: change.path, reason: made.gap });
+        else parts.push(made.text);
+        chars += 'gap' in made ? change.path.length : made.text.length;
+        if (chars > mostChars)
+          throw new CoppiceError('too_large', `the patch has more than ${mostChars / 1024 ** 2} MiB`, {
+            hint: 'Ask for some paths only, or leave some out with exclude.',
+          });
+      }
+      return { patch: parts.join(''), files: parts.length, missing, left_out: mountedOf(before, after) };
+    });
+  }
+
+  async *#changes(
+    before: Side,
+    after: Side,
+    paths: readonly string[] = ['/'],
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<TreeChange> {
+    const server = this.#server.until(signal);
+    for (const path of outermost(paths))
+      yield* diffTrees(server, before.tree, after.tree, {
+        path,
+        ...(signal === undefined ? {} : { signal }),
+      });
   }
 
   async diffFile(

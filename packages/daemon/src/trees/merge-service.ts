@@ -1,3 +1,4 @@
+import { dirname } from 'node:path/posix';
 import type { DiskStore } from '@coppice/disks';
 import {
   type ApplyMergeOptions,
@@ -15,7 +16,7 @@ import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, type Merged, type mergeSchema } from '@coppice/protocol';
 import type { Ending } from '@coppice/runtime';
 import type { z } from 'zod';
-import type { MergeIntent } from '../db/intent-table.ts';
+import { type MergeIntent, snapshotsOf } from '../db/intent-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
@@ -27,6 +28,7 @@ import type { Activity } from '../sandboxes/activity.ts';
 import { wrongState } from '../sandboxes/lifecycle.ts';
 import type { Machines } from '../sandboxes/machines.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
+import { mountedIn } from '../sandboxes/views.ts';
 import type { CallOptions } from '../services.ts';
 import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
@@ -35,6 +37,9 @@ import { undoOf } from '../snapshots/undo-snapshot.ts';
 import { ChangeList } from './compare-service.ts';
 import { GuestTreeWriter } from './guest-tree-writer.ts';
 import { ancestorsOf, commonAncestor } from './history.ts';
+import { type PathChoice, PathFilter } from './path-filter.ts';
+import { changedRepositories, type MergeTrees } from './repositories/changed-repositories.ts';
+import type { MergedTree, MergedTrees } from './repositories/merged-trees.ts';
 import { assertSameImage, type TreeAccess } from './tree-access.ts';
 
 type MergeInput = z.output<typeof mergeSchema>;
@@ -61,6 +66,16 @@ export interface MergeServiceParts {
   readonly sizer: SnapshotSizer;
   readonly snapshots: SnapshotService;
   readonly server: PoolServer;
+  readonly mergedTrees: MergedTrees;
+}
+
+/** What a merge would do, by which means. */
+interface Planned {
+  readonly plan: MergePlan;
+  readonly conflicts: MergePlan['conflicts'];
+  readonly repositories: MergedTree['repositories'];
+  /** What it leads to, where git had a part in it. */
+  readonly mergedSnapshotId: string | null;
 }
 
 /**
@@ -168,21 +183,32 @@ export class MergeService {
     if (into.state !== 'running' && into.state !== 'stopped') throw wrongState(into, 'merged into');
     const undoId = ids.next('snapshot');
     let recorded = false;
+    let mergedId: string | null = null;
     try {
       await taker.copyAhead(into.id, undoId, signal);
       journal.step('merge.undo-taken');
-      const plan = await this.#plan(into, baseId, undoId, theirsId, signal);
-      const answer = { into: into.id, from: from.id, base_snapshot_id: baseId, ...viewOf(plan) };
+      const sides = { into, from, baseId, oursId: undoId, theirsId };
+      const { plan, conflicts, repositories, mergedSnapshotId } = await this.#planAll(sides, input, signal);
+      mergedId = mergedSnapshotId;
+      const answer = {
+        into: into.id,
+        from: from.id,
+        base_snapshot_id: baseId,
+        repositories: [...repositories],
+        left_out: mountedIn(from),
+        ...viewOf(plan, conflicts),
+      };
       if (input.dry_run) return { ...answer, applied: false, undo_snapshot_id: null };
-      this.#assertConflicts(into, plan, input);
-      const sides = plan.conflicts.map(({ path }) => sideOf(choicesOf(input), path));
-      if (sides.includes(undefined)) throw conflict(from, into, answer);
-      if (plan.changes.length === 0 && !sides.includes('theirs')) {
-        journal.commit(() => this.#remember(into.id, theirsId));
+      this.#assertConflicts(into, conflicts, input);
+      const sidesOf = conflicts.map(({ path }) => sideOf(choicesOf(input), path));
+      if (sidesOf.includes(undefined)) throw conflict(from, into, answer);
+      const takesTheirs = plan.conflicts.some(({ path }) => sideOf(choicesOf(input), path) === 'theirs');
+      if (plan.changes.length === 0 && !takesTheirs) {
+        journal.commit(() => this.#remember(into.id, theirsId, input));
         return { ...answer, applied: true, undo_snapshot_id: null };
       }
       this.#assertReachable(into, plan);
-      await this.#assertRoom(into, plan, sides.includes('theirs'));
+      await this.#assertRoom(into, plan, takesTheirs);
       signal.throwIfAborted();
       const note = `before ${from.name} was merged in`;
       const undo = taker.describe(into, undoId, undoOf('merge', undoId, note));
@@ -193,6 +219,9 @@ export class MergeService {
         baseSnapshotId: baseId,
         prefer: input.prefer ?? null,
         choose: input.choose,
+        mergedSnapshotId,
+        path: input.path,
+        exclude: input.exclude,
       };
       journal.begin(into.id, intent, () => {
         state.snapshots.insert(undo);
@@ -207,7 +236,47 @@ export class MergeService {
       return { ...answer, applied: true, undo_snapshot_id: undoId };
     } finally {
       if (!recorded) await taker.takeBack(into.id, undoId);
+      await this.#dropMerged(into.id, mergedId);
     }
+  }
+
+  /** Repositories that both sides changed are merged by git, beside both; then ours is to become what that led to. */
+  async #planAll(
+    sides: {
+      into: SandboxRecord;
+      from: SandboxRecord;
+      baseId: string | null;
+      oursId: string;
+      theirsId: string;
+    },
+    input: MergeInput,
+    signal: AbortSignal,
+  ): Promise<Planned> {
+    const { server, mergedTrees } = this.#parts;
+    const { into, baseId, oursId, theirsId } = sides;
+    const plan = await this.#plan(into, { baseId, oursId, theirsId, ...input }, signal);
+    const trees = this.#trees(into, baseId, oursId, theirsId);
+    const changed = await changedRepositories(server.until(signal), plan, trees, signal);
+    if (changed.length === 0)
+      return { plan, conflicts: plan.conflicts, repositories: [], mergedSnapshotId: null };
+    const filter = new PathFilter(input);
+    for (const { gitDir, moved } of changed) if (moved) assertWhole(filter, gitDir);
+    const request = { choices: choicesOf(input), isMeant: (path: string) => filter.has(path) };
+    const merged = await mergedTrees.make({ ...sides, trees }, changed, request, signal);
+    const { snapshotId = null, conflicts, repositories } = merged;
+    const isOurs = (path: string): boolean => !conflicts.some((open) => open.path === path);
+    const becoming =
+      snapshotId === null
+        ? { ...plan, changes: plan.changes.filter(({ path }) => isOurs(path)), conflicts: [] }
+        : await this.#plan(into, { baseId, oursId, theirsId, mergedId: snapshotId }, signal);
+    return { plan: becoming, conflicts, repositories, mergedSnapshotId: snapshotId };
+  }
+
+  /** An intent that is still there reads it. */
+  async #dropMerged(intoId: string, id: string | null | undefined): Promise<void> {
+    const { disks, state } = this.#parts;
+    if (id == null || snapshotsOf(state.intents.of(intoId)).includes(id)) return;
+    await disks.removeSnapshot(id);
   }
 
   /**
@@ -216,13 +285,13 @@ export class MergeService {
    * taken back; where this daemon ends too, the next one does it again.
    */
   async redo(into: SandboxRecord, intent: MergeIntent, signal: AbortSignal): Promise<void> {
-    const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
     const { log, machines, state } = this.#parts;
     try {
       if (machines.get(into.id) === undefined) await this.#offline(into, signal).sweep();
-      const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId, signal);
+      const plan = await this.#planOf(into, intent, signal);
       await this.#applyOrTakeBack(into, plan, intent, signal);
       this.#finish(into, plan, intent);
+      await this.#dropMerged(into.id, intent.mergedSnapshotId);
     } catch (error) {
       const isUndone = state.intents.of(into.id) === undefined && !(error instanceof HalfMerged);
       if (!isUndone && !(error instanceof WorkEnded)) throw error;
@@ -230,17 +299,44 @@ export class MergeService {
     }
   }
 
+  #trees(into: SandboxRecord, baseId: string | null, oursId: string, theirsId: string): MergeTrees {
+    const { trees } = this.#parts;
+    return {
+      base: baseId === null ? trees.ofImage(into.imageId) : trees.ofSnapshot(into, baseId),
+      ours: trees.ofSnapshot(into, oursId),
+      theirs: trees.ofSnapshot(into, theirsId),
+    };
+  }
+
+  #planOf(into: SandboxRecord, intent: MergeIntent, signal: AbortSignal): Promise<MergePlan> {
+    const { baseSnapshotId: baseId, undoSnapshotId: oursId, theirsSnapshotId: theirsId } = intent;
+    const { mergedSnapshotId: mergedId, path, exclude } = intent;
+    return this.#plan(into, { baseId, oursId, theirsId, mergedId, path, exclude }, signal);
+  }
+
   #plan(
     into: SandboxRecord,
-    baseId: string | null,
-    oursId: string,
-    theirsId: string,
+    {
+      baseId,
+      oursId,
+      theirsId,
+      mergedId = null,
+      ...choice
+    }: PathChoice & {
+      readonly baseId: string | null;
+      readonly oursId: string;
+      readonly theirsId: string;
+      readonly mergedId?: string | null | undefined;
+    },
     signal: AbortSignal,
   ): Promise<MergePlan> {
-    const { trees, server } = this.#parts;
-    const base = baseId === null ? trees.ofImage(into.imageId) : trees.ofSnapshot(into, baseId);
-    const [ours, theirs] = [trees.ofSnapshot(into, oursId), trees.ofSnapshot(into, theirsId)];
-    return planMerge(server.until(signal), base, ours, theirs, { signal });
+    const { trees } = this.#parts;
+    const server = this.#parts.server.until(signal);
+    const { base, ours, theirs } = this.#trees(into, baseId, oursId, theirsId);
+    if (mergedId !== null) return planMerge(server, ours, ours, trees.ofSnapshot(into, mergedId), { signal });
+    const filter = new PathFilter(choice);
+    const carries = (path: string): boolean => filter.has(path);
+    return planMerge(server, base, ours, theirs, { signal, ...(filter.isWhole ? {} : { carries }) });
   }
 
   /** Before anything is written: a merge that does not fit would fill the disk first and be taken back then. */
@@ -259,8 +355,8 @@ export class MergeService {
   }
 
   /** A choice for a path that is in no conflict is a mistake: whoever made it looked at something else. */
-  #assertConflicts(into: SandboxRecord, plan: MergePlan, { choose }: MergeInput): void {
-    const inConflict = new Set(plan.conflicts.map(({ path }) => path));
+  #assertConflicts(into: SandboxRecord, conflicts: MergePlan['conflicts'], { choose }: MergeInput): void {
+    const inConflict = new Set(conflicts.map(({ path }) => path));
     const other = Object.keys(choose).find((path) => !inConflict.has(path));
     if (other !== undefined)
       throw new CoppiceError('invalid_argument', `${other} is in no conflict with ${into.name}`, {
@@ -288,7 +384,7 @@ export class MergeService {
     const { journal, state } = this.#parts;
     journal.step('merge.applied');
     journal.finish(into.id, (emit) => {
-      this.#remember(into.id, intent.theirsSnapshotId);
+      this.#remember(into.id, intent.theirsSnapshotId, intent);
       emit('sandbox.merged', into.id, {
         from: state.snapshots.byId(intent.theirsSnapshotId)?.sandboxId ?? null,
         changes: plan.changes.length,
@@ -299,9 +395,13 @@ export class MergeService {
     journal.step('merge.committed');
   }
 
-  /** The target has taken this in, and with it all that came before. */
-  #remember(intoId: string, theirsId: string): void {
+  /**
+   * The target has taken this in, and with it all that came before. A merge of some paths only is not remembered: the next one starts
+   * where this one did, and finds what is the same on both sides.
+   */
+  #remember(intoId: string, theirsId: string, choice: PathChoice): void {
     const { state } = this.#parts;
+    if (!new PathFilter(choice).isWhole) return;
     const before = ancestorsOf(state, theirsId);
     for (const earlier of state.merges.of(intoId))
       if (before.has(earlier)) state.merges.remove(intoId, earlier);
@@ -315,9 +415,9 @@ export class MergeService {
     signal: AbortSignal,
   ): Promise<void> {
     const { work, disks, trees, server } = this.#parts;
-    const { undoSnapshotId: undoId, theirsSnapshotId } = intent;
+    const { undoSnapshotId: undoId, theirsSnapshotId, mergedSnapshotId } = intent;
     try {
-      const theirs = trees.ofSnapshot(into, theirsSnapshotId);
+      const theirs = trees.ofSnapshot(into, mergedSnapshotId ?? theirsSnapshotId);
       await applyMerge(server.until(signal), plan, theirs, this.#writer(into, signal), choicesOf(intent));
       // What it brought must not be lost once it counts as merged: no later merge would bring it again.
       await disks.settle(into.id);
@@ -341,12 +441,12 @@ export class MergeService {
 
   /** Of a sandbox that no longer runs. */
   async undoOffline(into: SandboxRecord, intent: MergeIntent): Promise<void> {
-    const { undoSnapshotId: undoId, theirsSnapshotId: theirsId } = intent;
     await this.#parts.work.run({ sandboxId: into.id, endsFor: ['destroy', 'close'] }, async (signal) => {
       await this.#offline(into, signal).sweep();
-      const plan = await this.#plan(into, intent.baseSnapshotId, undoId, theirsId, signal);
-      await this.#undo(into, plan, undoId, new WorkEnded('stop'), signal);
+      const plan = await this.#planOf(into, intent, signal);
+      await this.#undo(into, plan, intent.undoSnapshotId, new WorkEnded('stop'), signal);
     });
+    await this.#dropMerged(into.id, intent.mergedSnapshotId);
     await this.#parts.snapshots.pruneMerged();
   }
 
@@ -412,18 +512,32 @@ export class MergeService {
   }
 }
 
+/** Git merges a repository whole. */
+function assertWhole(filter: PathFilter, gitDir: string): void {
+  const repository = dirname(gitDir);
+  if (filter.hasAllOf(repository)) return;
+  throw new CoppiceError(
+    'invalid_argument',
+    `both sides have new commits in ${repository}, and a part of it cannot be merged by git`,
+    {
+      hint: `Merge all of ${repository}, or leave its commits out as well: exclude ${gitDir}, and its files are merged as files.`,
+    },
+  );
+}
+
 function viewOf(
   plan: MergePlan,
+  allConflicts: MergePlan['conflicts'],
 ): Pick<Merged, 'changes' | 'summary' | 'conflicts' | 'conflict_count' | 'truncated'> {
   const list = new ChangeList(mostListed);
   for (const change of plan.changes) list.add(change);
-  const conflicts = plan.conflicts.slice(0, mostListed);
+  const conflicts = allConflicts.slice(0, mostListed);
   const { truncated, ...view } = list.view();
   return {
     ...view,
     conflicts: conflicts.map((conflict) => ({ ...conflict })),
-    conflict_count: plan.conflicts.length,
-    truncated: truncated || conflicts.length < plan.conflicts.length,
+    conflict_count: allConflicts.length,
+    truncated: truncated || conflicts.length < allConflicts.length,
   };
 }
 

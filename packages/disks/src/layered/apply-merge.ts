@@ -14,6 +14,8 @@ export interface ApplyMergeOptions {
   readonly prefer?: 'ours' | 'theirs';
   /** The same for single paths. */
   readonly choose?: Readonly<Record<string, 'ours' | 'theirs'>>;
+  /** Directories that theirs has and the target has not are made on the way to what is written. */
+  readonly makesParents?: boolean;
 }
 
 /** Whose side of that path is kept; undefined where nobody has said. */
@@ -57,7 +59,7 @@ export const applyMerge = async (
   for (const { path, change, isForced } of inOrder(plan.changes, preferred, 'forwards')) {
     await turns.step();
     if (change === 'removed') continue;
-    if (isForced) await merge.ensureParents(path);
+    if (isForced || options.makesParents) await merge.ensureParents(path);
     const node = await merge.find(path);
     if (change === 'mode' && !isForced) await merge.changeAttributes(path, node);
     else await merge.write(path, node);

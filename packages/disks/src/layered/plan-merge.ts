@@ -130,6 +130,22 @@ class Planner {
   }
 }
 
+export interface PlanMergeOptions extends CompareOptions {
+  /** Which changes of theirs are brought over; all unless told. Paths are absolute, as seen inside. */
+  readonly carries?: (path: string) => boolean;
+  /** Which changes of ours count as such; all unless told. */
+  readonly heeds?: (path: string) => boolean;
+}
+
+const all = (): boolean => true;
+
+async function* only(
+  changes: AsyncGenerator<NodeChange>,
+  isMeant: (path: string) => boolean,
+): AsyncGenerator<NodeChange> {
+  for await (const change of changes) if (isMeant(`/${change.path}`)) yield change;
+}
+
 /**
  * What of the changes from `base` to `theirs` is to be done to `ours`. A path that both sides changed, differently, is a
  * conflict; so is a change below a directory that the other side removed or replaced. Nothing is written.
@@ -139,13 +155,12 @@ export const planMerge = async (
   base: LayeredTree,
   ours: LayeredTree,
   theirs: LayeredTree,
-  options: CompareOptions = {},
+  { carries = all, heeds = all, ...options }: PlanMergeOptions = {},
 ): Promise<MergePlan> => {
   const planner = new Planner(server);
   const turns = new Turns();
-  const [ourChanges, theirChanges] = [ours, theirs].map((tree) =>
-    compareTrees(server, base, tree, options),
-  ) as [AsyncGenerator<NodeChange>, AsyncGenerator<NodeChange>];
+  const ourChanges = only(compareTrees(server, base, ours, options), heeds);
+  const theirChanges = only(compareTrees(server, base, theirs, options), carries);
   let [our, their] = await Promise.all([ourChanges.next(), theirChanges.next()]);
   while (!their.done) {
     await turns.step();

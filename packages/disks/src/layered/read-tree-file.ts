@@ -48,6 +48,14 @@ export const existsNowhere = (path: string): CoppiceError =>
     hint: 'Compare without a path to list what changed.',
   });
 
+/** What stands at the path, links on the way followed as the sandbox would; undefined when nothing does. */
+export const findInTree = async (
+  server: PoolCalls,
+  tree: LayeredTree,
+  path: string,
+): Promise<TreeNode['entry'] | undefined> =>
+  (await resolveInTree(new TreeView(server, tree), path, { followLast: false }))?.entry;
+
 /** Opens a regular file of a tree for reading, and nothing outside of the tree whatever links say. The caller closes it. */
 export const openTreeFile = async (
   server: PoolCalls,

@@ -32,7 +32,7 @@ export const unifiedDiff = async (
   if (one?.entry.kind === 'directory' || other?.entry.kind === 'directory')
     return { result: 'directory', text: '' };
   if ((await compareNodes(server, one, other)) === undefined) return { result: 'none', text: '' };
-  const [oldContent, newContent] = await Promise.all([content(one), content(other)]);
+  const [oldContent, newContent] = await Promise.all([contentOf(one), contentOf(other)]);
   if (oldContent === undefined || newContent === undefined) return { result: 'too_large', text: '' };
   if (oldContent.includes(0) || newContent.includes(0)) return { result: 'binary', text: '' };
   const name = path.replace(/^\/+/, '');
@@ -52,7 +52,8 @@ const modeLines = (one: TreeNode | undefined, other: TreeNode | undefined): stri
   return `old mode ${one.entry.mode.toString(8)}\nnew mode ${other.entry.mode.toString(8)}\n`;
 };
 
-const content = async (node: TreeNode | undefined): Promise<Buffer | undefined> => {
+/** Undefined for what is too large to be compared as text. */
+export const contentOf = async (node: TreeNode | undefined): Promise<Buffer | undefined> => {
   if (node?.entry.kind === 'symlink') return Buffer.from(node.entry.target);
   if (node?.entry.kind !== 'file') return Buffer.alloc(0);
   const file = await openFileBeneath(node.layerDir, node.path);

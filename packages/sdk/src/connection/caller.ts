@@ -125,7 +125,9 @@ const httpCall = (name: RouteName, input: LooseInput): HttpCall => {
 
 const queryString = (query: Readonly<Record<string, unknown>>): string => {
   const search = new URLSearchParams();
-  for (const [key, value] of Object.entries(query)) if (value !== undefined) search.set(key, String(value));
+  for (const [key, value] of Object.entries(query))
+    for (const one of Array.isArray(value) ? value : [value])
+      if (one !== undefined) search.append(key, String(one));
   const text = search.toString();
   return text === '' ? '' : `?${text}`;
 };

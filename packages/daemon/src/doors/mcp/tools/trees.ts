@@ -41,6 +41,12 @@ export const changesOf = ({ changes }: Pick<Diff, 'changes'>): z.infer<typeof ch
 
 const mostChanges = 2_000;
 
+const exclude = z
+  .array(filePath)
+  .max(100)
+  .optional()
+  .describe('Not these: absolute paths, or names such as node_modules or *.log.');
+
 /** Changed lines of file after file, until an answer has enough of them. */
 const patchOf = async (context: ToolContext, from: string, to: string, changes: Diff['changes']) => {
   let patch = '';
@@ -68,6 +74,7 @@ const diff = defineTool({
     from: treeRef.describe('Workspace (id or name) as it is now, or workspace:snapshot.'),
     to: treeRef.describe('The same for the other side.'),
     path: filePath.optional().describe('Only this file or directory.'),
+    exclude,
     patch: z.boolean().default(false).describe('Also the changed lines.'),
   }),
   output: z.object({
@@ -82,7 +89,8 @@ const diff = defineTool({
       const from = await treeOf(context, input.from);
       const to = await treeOf(context, input.to);
       const path = input.path === undefined ? {} : { path: guestPath(input.path) };
-      const found = await context.call('diff', { query: { from, to, limit: mostChanges, ...path } });
+      const query = { from, to, limit: mostChanges, exclude: input.exclude, ...path };
+      const found = await context.call('diff', { query });
       return {
         changes: changesOf(found),
         summary: found.summary,
@@ -98,7 +106,7 @@ const merge = defineTool({
   name: 'file_merge',
   title: 'Merge the files of a fork',
   description:
-    'Brings what changed in one workspace since the two parted into the other. Paths that both changed are conflicts: they are listed and nothing is written, unless prefer says who wins. Do not use it for commits of a git repository.',
+    'Brings what changed in one workspace since the two parted into the other. Repositories that both changed are merged by git: commits of both stay. Paths that both changed are conflicts: they are listed and nothing is written, unless prefer or choose says who wins. Do not use it only to look (file_diff).',
   actions: ['merge'],
   annotations: unbounded,
   input: z.strictObject({
@@ -108,16 +116,25 @@ const merge = defineTool({
       .enum(['ours', 'theirs'])
       .optional()
       .describe('Who wins conflicts: ours is into, theirs is from.'),
+    choose: z
+      .record(z.string(), z.enum(['ours', 'theirs']))
+      .optional()
+      .describe('The same for single paths that are in conflict.'),
+    path: z.array(filePath).max(100).optional().describe('Only these files and directories.'),
+    exclude,
     dry_run: z.boolean().default(false).describe('Only say what would happen.'),
   }),
   output: z.object({
     applied: z.boolean(),
+    repositories: z.array(z.object({ path: z.string(), commits: z.number() })).describe('Merged by git.'),
+    left_out: z.array(z.string()).describe('Directories of the host that are mounted there: not merged.'),
     changes: changesSchema,
     summary: summarySchema,
     conflicts: z.array(z.object({ path: z.string(), ours: z.string(), theirs: z.string() })),
     undo_snapshot_id: z.string().nullable().describe('snapshot_restore this to undo the merge.'),
   }),
   next: {
+    wrong_state: 'Commit there what is not committed, then call file_merge again.',
     conflict:
       'Look at the paths with file_diff, then call again with prefer, or edit one side with file_edit.',
   },
@@ -129,10 +146,19 @@ const merge = defineTool({
         throw new CoppiceError('invalid_argument', 'from and into are the same workspace');
       const merged = await context.call('merge', {
         params: { sandbox: into.id },
-        body: { from: from.id, prefer: input.prefer, dry_run: input.dry_run },
+        body: {
+          from: from.id,
+          prefer: input.prefer,
+          choose: input.choose,
+          path: input.path?.map(guestPath),
+          exclude: input.exclude,
+          dry_run: input.dry_run,
+        },
       });
       return {
         applied: merged.applied,
+        repositories: merged.repositories,
+        left_out: merged.left_out,
         changes: changesOf(merged),
         summary: merged.summary,
         conflicts: merged.conflicts,
