@@ -239,7 +239,13 @@ void job_start(struct channel *channel, struct reader *body);
 void job_list(struct channel *channel, struct reader *body);
 void job_read(struct channel *channel, struct reader *body);
 void job_signal(struct channel *channel, struct reader *body);
+void job_input(struct channel *channel, struct reader *body);
+pid_t job_pid(struct channel *channel, uint32_t id);
 void jobs_settle(void);
+
+/* ---- sweep.c ---- */
+
+void job_sweep(struct channel *channel, struct reader *body);
 
 void terminal_open(struct channel *channel, struct reader *body);
 void terminal_list(struct channel *channel, struct reader *body);

@@ -39,6 +39,10 @@ struct job {
   bool running;
   bool dirty;
   struct item out[2];
+  /* Its input, and how many bytes were ever taken for it. */
+  bool takes_input;
+  struct sink in;
+  uint64_t in_end;
   struct block *first;
   struct block *last;
   uint32_t block_count;
@@ -195,6 +199,7 @@ static void job_forget(struct job *job) {
   while (job->waiters != NULL) answer(job->waiters);
   for (int i = 0; i < 2; i++)
     if (job->out[i].fd >= 0) loop_close(&job->out[i]);
+  if (job->takes_input) sink_free(&job->in);
   while (job->first != NULL) drop_oldest(job);
   for (char **argument = job->argv; *argument != NULL; argument++) free(*argument);
   free(job->argv);
@@ -206,6 +211,8 @@ static void on_job_exit(struct process *process) {
   /* What it wrote before it ended belongs before its end. A pipe holds at most 1 MiB, so this comes to an end even when a
      child of the job goes on writing; what such a child writes later is still logged. */
   for (int i = 0; i < 2; i++) read_output(job, i, 16);
+  if (job->takes_input) sink_free(&job->in);
+  job->takes_input = false;
   job->status = process->status;
   job->process = NULL;
   job->running = false;
@@ -273,25 +280,35 @@ static struct job *job_create(const struct process_request *request, struct proc
   return job;
 }
 
+#define JOB_KEEPS_AWAKE 1u
+#define JOB_TAKES_INPUT 2u
+
 void job_start(struct channel *channel, struct reader *body) {
-  bool keep_awake = read_u8(body) != 0;
+  uint8_t flags = read_u8(body);
   struct process_request request;
   if (!process_request_read(body, &request)) {
     channel_fail(channel, "invalid_argument", 0, "the request to start a job is malformed");
     return;
   }
-  int out[2] = {-1, -1}, err[2] = {-1, -1};
-  int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  bool takes_input = (flags & JOB_TAKES_INPUT) != 0;
+  int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
+  bool has_input = takes_input ? pipe2(in, O_CLOEXEC) == 0 : (in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;
   struct process *process = NULL;
-  if (null_fd < 0 || pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
+  if (!has_input || pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
     channel_fail_errno(channel, errno, "cannot make the descriptors of a job");
-  else process = process_start(channel, &request, (int[]){null_fd, out[1], err[1]}, false);
-  int ours[] = {null_fd, out[1], err[1], process == NULL ? out[0] : -1, process == NULL ? err[0] : -1};
+  else process = process_start(channel, &request, (int[]){in[0], out[1], err[1]}, false);
+  bool failed = process == NULL;
+  int ours[] = {in[0], out[1], err[1], failed ? in[1] : -1, failed ? out[0] : -1, failed ? err[0] : -1};
   for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
     if (ours[i] >= 0) close(ours[i]);
   if (process != NULL) {
     struct job *job = job_create(&request, process, out[0], err[0]);
-    job->keep_awake = keep_awake;
+    job->keep_awake = (flags & JOB_KEEPS_AWAKE) != 0;
+    if (takes_input) {
+      fcntl(in[1], F_SETFL, O_NONBLOCK);
+      job->takes_input = true;
+      job->in = (struct sink){.item = {.fd = in[1]}};
+    }
     struct buffer reply = {0};
     put_job(&reply, job);
     channel_done_with_data(channel, &reply);
@@ -364,4 +381,46 @@ void job_signal(struct channel *channel, struct reader *body) {
   }
   process_signal(job->process, (int)number);
   channel_done(channel, NULL);
+}
+
+/* Each byte of the input has its place. What comes again is left out, so a host that died before it had the answer may repeat. */
+void job_input(struct channel *channel, struct reader *body) {
+  uint32_t id = read_u32(body);
+  uint64_t start = read_u64(body);
+  size_t length;
+  const uint8_t *bytes = read_bytes(body, &length);
+  if (!read_finished(body)) {
+    channel_fail(channel, "invalid_argument", 0, "the input of a job is malformed");
+    return;
+  }
+  struct job *job = job_find(channel, id);
+  if (job == NULL) return;
+  if (!job->takes_input || job->in.broken) {
+    channel_fail(channel, "wrong_state", EPIPE, "job %u takes no input", id);
+    return;
+  }
+  if (start > job->in_end) {
+    channel_fail(channel, "invalid_argument", 0, "the input of job %u ends before that", id);
+    return;
+  }
+  uint64_t had = job->in_end - start;
+  if (had < length) {
+    size_t room = RECEIVE_WINDOW - job->in.length;
+    size_t taken = length - (size_t)had < room ? length - (size_t)had : room;
+    sink_push(&job->in, bytes + had, taken);
+    job->in_end += taken;
+  }
+  struct buffer reply = {0};
+  put_u64(&reply, job->in_end);
+  channel_done(channel, &reply);
+  buffer_free(&reply);
+}
+
+/* The process of a job that runs; 0 after having failed the channel. */
+pid_t job_pid(struct channel *channel, uint32_t id) {
+  struct job *job = job_find(channel, id);
+  if (job == NULL) return 0;
+  if (job->running) return job->pid;
+  channel_fail(channel, "wrong_state", ESRCH, "job %u has ended", id);
+  return 0;
 }

@@ -59,6 +59,8 @@ enum operation {
   OP_LINK = 26,
   OP_ATTRIBUTES = 27,
   OP_WRITE_STRETCHES = 28,
+  OP_JOB_INPUT = 29,
+  OP_JOB_SWEEP = 30,
 };
 
 /* Reads a request. After the first bad field every further read gives zero, and `bad` stays set: check it once at the end. */

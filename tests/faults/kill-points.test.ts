@@ -292,8 +292,8 @@ describe('a daemon that is killed', () => {
     await nothingUnknown();
   }
 
-  // Those that only a driver with memory comes to are walked in memory-kill-points.test.ts, those of runs and of the forge in
-  // run-kill-points.test.ts and forge-kill-points.test.ts.
+  // Those that only a driver with memory comes to are walked in memory-kill-points.test.ts, those of runs, of the talk with an agent and of the forge in
+  // run-kill-points.test.ts, tests/agents and forge-kill-points.test.ts.
   const ofAnyDriver = killPoints.filter(
     (point) => !/^checkpoint\.|memory-written$|^run\.|^forge-|^branch-/.test(point),
   );

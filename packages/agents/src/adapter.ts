@@ -18,15 +18,20 @@ export interface AgentTask {
 /** How its process is started in the sandbox. */
 export interface Launch {
   readonly command: string | readonly string[];
+  /** It is written to; otherwise its standard input is empty. */
+  readonly takesInput?: boolean;
   readonly env: Readonly<Record<string, string>>;
   /** Written before the start, below the home directory of the agent's user. */
   readonly files: readonly { readonly path: string; readonly text: string }[];
 }
 
-/** A message on its way to an agent. */
+/** A message on its way to an agent; without an id, a text that needs no proof of its arrival. */
 export interface Outgoing {
-  readonly id: string;
+  readonly id: string | null;
   readonly text: string;
+}
+export interface OutgoingMessage extends Outgoing {
+  readonly id: string;
 }
 
 /**
@@ -41,15 +46,17 @@ export interface Reaction {
   readonly taken?: readonly { readonly id: string; readonly via: 'steer' | 'prompt' }[];
   /** Messages that it refused: they are held until its turn ends. */
   readonly refused?: readonly string[];
-  /** It can be given its first prompt. */
-  readonly ready?: boolean;
-  readonly turnEnded?: { readonly stopReason: string };
-  /** It does not work any more as it should: its process is to be started again. */
+  /** It can be given a prompt. `resumed`: it goes on with the session that it had before its process was started again. */
+  readonly ready?: { readonly resumed: boolean; readonly session: string | null };
+  /** `cancelled`: it was interrupted. `error`: it gave up, with what it said. Everything else is an end of its own choice. */
+  readonly turnEnded?: { readonly stopReason: string; readonly error?: string };
+  /** It cannot go on, and starting it again would not help. */
   readonly broken?: string;
   /** An answer to a ping. */
   readonly pong?: string;
 }
 
+/** `native`: a message can go into the turn that is under way. `none`: it waits, or the turn is interrupted. */
 export type Steering = 'native' | 'none';
 
 /**
@@ -71,9 +78,9 @@ export interface AgentAdapter {
   open(task: AgentTask): Reaction;
   line(stream: 'stdout' | 'stderr', line: string): Reaction;
   /** A turn. Only while none is under way. */
-  prompt(message: Outgoing): Reaction;
-  /** Into the turn that is under way; undefined where the agent has no way for that. */
-  steer(message: Outgoing): Reaction | undefined;
+  prompt(messages: readonly Outgoing[]): Reaction;
+  /** Into the turn that is under way; undefined where the agent has no way for that, or not yet. */
+  steer(message: OutgoingMessage): Reaction | undefined;
   /** Ends the turn that is under way. */
   interrupt(): Reaction;
   /** Whether its loop answers; undefined where it cannot be asked. */

@@ -1,5 +1,5 @@
 import type { AgentAdapter, AgentTask, Launch, Reaction, Steering } from './adapter.ts';
-import type { AgentProfile } from './profiles.ts';
+import type { CommandProfile } from './profile.ts';
 
 /** Any program: what it writes is its output, it is done when it ends, and it fetches its messages itself if it likes. */
 export class CommandAdapter implements AgentAdapter {
@@ -9,9 +9,9 @@ export class CommandAdapter implements AgentAdapter {
   readonly canResume = false;
   readonly state = null;
 
-  readonly #profile: AgentProfile;
+  readonly #profile: CommandProfile;
 
-  constructor(profile: AgentProfile) {
+  constructor(profile: CommandProfile) {
     this.#profile = profile;
   }
 
@@ -20,7 +20,7 @@ export class CommandAdapter implements AgentAdapter {
   }
 
   open(): Reaction {
-    return { ready: true };
+    return {};
   }
 
   /** One event for all that came at once: a program may write a hundred thousand lines. */

@@ -1,3 +1,5 @@
 export * from './adapter.ts';
 export * from './create-adapter.ts';
+export { toolbox } from './launch-of.ts';
+export * from './profile.ts';
 export * from './profiles.ts';

@@ -1,13 +1,5 @@
-import type { AdapterName } from '@coppice/protocol';
-
-/** What is particular to an agent. */
-export interface AgentProfile {
-  readonly name: string;
-  readonly title: string;
-  readonly adapter: AdapterName;
-  /** What it starts, where that is not for the caller to say. */
-  readonly command?: string;
-}
+import { acpProfiles } from './acp-profiles.ts';
+import type { AgentProfile, PiProfile } from './profile.ts';
 
 /** Looks around, writes down what it was asked for and what it found, and ends: a run without a model and without a key. */
 const play = `set -e
@@ -18,6 +10,44 @@ ls -A | head -n 20
 { echo "# The task"; echo; echo "$COPPICE_TASK"; echo; echo "# What is here"; echo; ls -A | head -n 20; } > AGENT-NOTES.md
 echo "I wrote AGENT-NOTES.md."`;
 
+/** Over its own protocol: over the Agent Client Protocol it cannot be steered. */
+const pi: PiProfile = {
+  name: 'pi',
+  title: 'pi',
+  adapter: 'pi',
+  version: '0.87.1',
+  packages: { '@earendil-works/pi-coding-agent': '0.87.1' },
+  licence: 'MIT',
+  needsNode: true,
+  command: ['pi', '--mode', 'rpc', '--provider', 'coppice', '--model', '%model%'],
+  env: { PI_OFFLINE: '1' },
+  files: {
+    '.pi/agent/models.json': JSON.stringify({
+      providers: {
+        coppice: {
+          baseUrl: '%gateway%',
+          apiKey: '%key%',
+          api: 'anthropic-messages',
+          models: [
+            {
+              id: '%model%',
+              name: '%model%',
+              reasoning: false,
+              input: ['text'],
+              contextWindow: 200_000,
+              maxTokens: 8192,
+              cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
+            },
+          ],
+        },
+      },
+    }),
+  },
+  model: 'claude-sonnet-4-5',
+  memoryMb: 1024,
+  permissions: 'allow',
+};
+
 export const profiles: Readonly<Record<string, AgentProfile>> = {
   command: { name: 'command', title: 'any program', adapter: 'command' },
   scripted: {
@@ -26,4 +56,6 @@ export const profiles: Readonly<Record<string, AgentProfile>> = {
     adapter: 'command',
     command: play,
   },
+  pi,
+  ...Object.fromEntries(acpProfiles.map((profile) => [profile.name, profile])),
 };

@@ -118,4 +118,61 @@ describe('a background job', () => {
     });
     await expect(agent.guest.readJob(1, { cursor: -1 })).rejects.toMatchObject({ code: 'invalid_argument' });
   });
+
+  it('takes input by its place: what comes twice is left out, what comes too early is refused', async () => {
+    const job = await agent.guest.startJob({ argv: ['cat'], takesInput: true });
+    expect(await agent.guest.writeJob(job.id, 0, Buffer.from('one\n'))).toBe(4);
+    expect(await agent.guest.writeJob(job.id, 0, Buffer.from('one\ntwo\n'))).toBe(8);
+    await expect(agent.guest.writeJob(job.id, 9, Buffer.from('x'))).rejects.toMatchObject({
+      code: 'invalid_argument',
+    });
+    await until('it came out again', async () => {
+      return text(await agent.guest.readJob(job.id, {})) === 'stdout:one\ntwo\n';
+    });
+    await agent.guest.signalJob(job.id, 9);
+    await until('the end', async () => !(await agent.guest.readJob(job.id, {})).running);
+    await expect(agent.guest.writeJob(job.id, 8, Buffer.from('x'))).rejects.toMatchObject({
+      code: 'wrong_state',
+    });
+    const without = await agent.guest.startJob({ argv: ['sleep', '1000'] });
+    await expect(agent.guest.writeJob(without.id, 0, Buffer.from('x'))).rejects.toMatchObject({
+      code: 'wrong_state',
+    });
+    await agent.guest.signalJob(without.id, 9);
+  });
+
+  it('takes no more input than there is room for, and the rest once it was read', async () => {
+    const gate = join(agent.dir, 'input-gate');
+    const script = `while [ ! -e ${gate} ]; do sleep 0.02; done; wc -c; exit`;
+    const job = await agent.guest.startJob({ argv: shell(script), takesInput: true });
+    const bytes = Buffer.alloc(3 << 20, 'x');
+    const first = await agent.guest.writeJob(job.id, 0, bytes);
+    expect(first).toBeLessThan(bytes.length);
+    await run(agent.guest, ['touch', gate]);
+    let end = first;
+    await until('all of it is taken', async () => {
+      end = await agent.guest.writeJob(job.id, end, bytes.subarray(end));
+      return end === bytes.length;
+    });
+    await agent.guest.signalJob(job.id, 15);
+  });
+
+  it('is swept: what it left running ends, also what has lost its parent, but not what is spared', async () => {
+    const marker = `SWEPT=${Math.random()}`;
+    const script = `sleep 1001 & echo spared $!; (setsid sleep 1002 &); sleep 1003 & wait`;
+    const [name, value] = marker.split('=') as [string, string];
+    const job = await agent.guest.startJob({ argv: shell(script), env: { [name]: value } });
+    let spared = 0;
+    await until('it has started all', async () => {
+      spared = Number(/spared (\d+)/.exec(text(await agent.guest.readJob(job.id, {})))?.[1]);
+      return (await agent.guest.sweepJob(job.id, { marker })).length === 3;
+    });
+    expect(await agent.guest.sweepJob(job.id, { marker, spared: [spared] })).toHaveLength(2);
+    expect(await agent.guest.sweepJob(job.id, { marker, spared: [spared], signal: 9 })).toHaveLength(2);
+    expect(await agent.guest.sweepJob(job.id, { marker })).toEqual([spared]);
+    expect((await agent.guest.listJobs()).find(({ id }) => id === job.id)?.running).toBe(true);
+    expect(await agent.guest.sweepJob(job.id, { marker, signal: 9 })).toEqual([spared]);
+    await until('the end', async () => !(await agent.guest.readJob(job.id, {})).running);
+    await expect(agent.guest.sweepJob(job.id, { marker })).rejects.toMatchObject({ code: 'wrong_state' });
+  });
 });

@@ -26,6 +26,7 @@ import { GatewayService } from '../network/gateway-service.ts';
 import { NetworkService } from '../network/network-service.ts';
 import { SandboxTrust } from '../network/sandbox-trust.ts';
 import { Vault } from '../notes/vault.ts';
+import { GatewayEvidence } from '../runs/gateway-evidence.ts';
 import { Inbox } from '../runs/inbox.ts';
 import { InsideService } from '../runs/inside-service.ts';
 import { Intake } from '../runs/intake.ts';
@@ -199,7 +200,10 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     pauseSandbox: (id) => pauser.pause(id, 'memory'),
     resumeSandbox: (id) => pauser.resume(id),
     destroySandbox: (id) => lifecycle.destroy(id),
+    gatewayHeard: (signal) => feed.caughtUp(signal),
   });
+  const evidence = new GatewayEvidence({ ...kernel, log: runLog, inbox, onSettled: (id) => runs.lookAt(id) });
+  feed.onCall((event) => evidence.hear(event));
 
   // From here on the gateway knows whose calls to models these are.
   runs.beforeStarted(async ({ id: run, spec: { agent, project } }, sandboxId) => {

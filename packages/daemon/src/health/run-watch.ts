@@ -17,6 +17,7 @@ import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
 import type { Journal } from '../journal/journal.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
+import { hasDied } from '../runs/run-death.ts';
 import type { RunLog } from '../runs/run-log.ts';
 import { mayRestart, type RestartLimits } from './restart-policy.ts';
 import { type PulseLimits, pulseOf } from './run-pulse.ts';
@@ -205,7 +206,7 @@ export class RunWatch {
     const run = state.runs.byId(runId);
     if (run === undefined || this.#closed || state.guardian.quarantine(runId) !== undefined) return;
     if (run.state === 'failed') {
-      if (died(run)) await this.#restart(run, run.reason);
+      if (hasDied(run.reason)) await this.#restart(run, run.reason);
       return;
     }
     if (run.state !== 'running' || run.paused || run.sandboxId === null || run.jobId === null) {
@@ -364,10 +365,3 @@ export class RunWatch {
     return this.#parts.state.tokens.all().find(({ id }) => id === tokenId)?.name ?? 'unknown';
   }
 }
-
-/**
- * Ended from outside, not by itself: killed, out of memory, crashed; of what it started, a shell says so with 128 and the signal. What
- * exits otherwise has decided so.
- */
-const died = (run: RunRecord): boolean =>
-  /^it (was ended by signal \d+|exited with (134|137|139))$/.test(run.reason);

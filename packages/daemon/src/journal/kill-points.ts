@@ -63,6 +63,8 @@ export const killPoints = [
   'run.rewind-recorded',
   'run.rewound',
   'run.output-taken',
+  'talk.told',
+  'talk.finished',
   'run.exited',
   'run.completing',
   'run.completed',

@@ -21,6 +21,7 @@ export type GatewayListener = (event: GatewayEvent, emit: Emit) => void;
 const waitMs = 25_000;
 const absentMs = 300;
 const failedMs = 2_000;
+const catchUpMs = 2;
 
 /** Brings what the gateway tells into the daemon's own events, from where it was left, whichever of the two was restarted. */
 export class GatewayFeed {
@@ -61,6 +62,19 @@ export class GatewayFeed {
         await sleep(failedMs, undefined, { signal }).catch(() => {});
       }
     }
+  }
+
+  /** Settles when all that the gateway has told until now was heard. */
+  async caughtUp(signal: AbortSignal): Promise<void> {
+    const { gateway, state } = this.#parts;
+    const before = state.gateway.position();
+    const last = (await gateway.events(before, 0, signal))?.events.at(-1);
+    if (last === undefined) return;
+    const isBehind = (): boolean => {
+      const { epoch, seq } = state.gateway.position();
+      return epoch === before.epoch && seq < last.seq;
+    };
+    while (isBehind()) await sleep(catchUpMs, undefined, { signal });
   }
 
   #take({ epoch, events }: GatewayPage): void {

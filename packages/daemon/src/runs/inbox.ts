@@ -63,22 +63,41 @@ export class Inbox {
   }
 
   /** In the transaction of who has it on its way: nothing is given to the agent before this is written down. */
-  onItsWay(entry: RunEntry, { id }: RunMessageRecord, via: string): void {
+  onItsWay(entry: RunEntry, id: string, via: 'steer' | 'prompt'): void {
     this.#of(entry, id);
     this.#parts.state.runMessages.update(id, { via });
   }
 
   sent(entry: RunEntry, id: string, via: string): void {
-    const message = this.#of(entry, id);
-    if (message.state !== 'accepted') return;
+    const message = this.#find(entry, id);
+    if (message?.state !== 'accepted') return;
     this.#parts.state.runMessages.update(id, { state: 'sent', via, sentAtMs: this.#parts.now() });
     entry.emit('message.sent', 'daemon', { message_id: id, via });
   }
 
-  /** It did not get there that way after all: it waits again. */
-  returned(entry: RunEntry, id: string): void {
-    const message = this.#of(entry, id);
-    if (message.state === 'accepted') this.#parts.state.runMessages.update(id, { via: null });
+  /** The agent did not take it into its turn: it waits for the end of that. */
+  held(entry: RunEntry, id: string): void {
+    if (isOpen(this.#find(entry, id))) this.#parts.state.runMessages.update(id, { via: 'held' });
+  }
+
+  /** The turn ended without these: they wait again. */
+  release(entry: RunEntry, ...ways: readonly ('steer' | 'prompt' | 'held')[]): void {
+    for (const { id, via } of this.open(entry.run.id))
+      if (ways.some((way) => way === via)) this.#parts.state.runMessages.update(id, { via: null });
+  }
+
+  /** The process of the agent is new. What it was given before is in its session or lost: its next request to a model tells. */
+  doubt(entry: RunEntry): void {
+    for (const { id, via } of this.open(entry.run.id))
+      if (via !== null) this.#parts.state.runMessages.update(id, { via: 'doubt' });
+  }
+
+  /** What a request to a model carried: those are delivered, and what was in doubt is not in doubt any more. */
+  settle(entry: RunEntry, seen: readonly string[]): void {
+    for (const { id, via } of this.open(entry.run.id)) {
+      if (seen.includes(id)) this.delivered(entry, id, via === 'steer' ? via : 'prompt', 'gateway');
+      else if (via === 'doubt') this.#parts.state.runMessages.update(id, { via: null });
+    }
   }
 
   delivered(entry: RunEntry, id: string, via: string, source: 'gateway' | 'agent'): void {
@@ -104,20 +123,41 @@ export class Inbox {
     const nowMs = this.#parts.now();
     for (const message of this.#parts.state.runMessages.inState(entry.run.id, 'accepted')) {
       if (hasEnded) this.expire(entry, message.id, 'the run ended');
-      else if (message.via === null && message.expiresAtMs !== null && message.expiresAtMs <= nowMs)
+      else if (
+        (message.via === null || message.via === 'held') &&
+        message.expiresAtMs !== null &&
+        message.expiresAtMs <= nowMs
+      )
         this.expire(entry, message.id, 'its time was over');
     }
   }
 
-  /** Those that nothing was done for yet: the highest priority first, then the oldest. */
+  /** Those that have not reached the agent's model: the highest priority first, then the oldest. */
+  open(runId: string): RunMessageRecord[] {
+    const { runMessages } = this.#parts.state;
+    return [...runMessages.inState(runId, 'accepted'), ...runMessages.inState(runId, 'sent')].sort(
+      (a, b) => b.priority - a.priority || a.number - b.number,
+    );
+  }
+
+  /** Those of them that nothing is under way for. */
   waiting(runId: string): RunMessageRecord[] {
-    return this.#parts.state.runMessages.inState(runId, 'accepted').filter(({ via }) => via === null);
+    return this.open(runId).filter(({ via }) => via === null);
+  }
+
+  /** An agent may name any id. */
+  #find(entry: RunEntry, id: string): RunMessageRecord | undefined {
+    const message = this.#parts.state.runMessages.byId(id);
+    return message?.runId === entry.run.id ? message : undefined;
   }
 
   #of(entry: RunEntry, id: string): RunMessageRecord {
-    const message = this.#parts.state.runMessages.byId(id);
-    if (message === undefined || message.runId !== entry.run.id)
+    const message = this.#find(entry, id);
+    if (message === undefined)
       throw new CoppiceError('not_found', `run ${entry.run.name} has no message ${id}`);
     return message;
   }
 }
+
+const isOpen = (message: RunMessageRecord | undefined): boolean =>
+  message?.state === 'accepted' || message?.state === 'sent';

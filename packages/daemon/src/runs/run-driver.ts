@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type AgentAdapter, createAdapter, profiles, type Reaction } from '@coppice/agents';
 import { CoppiceError, hasEnded, type RunOutcome, type RunStep } from '@coppice/protocol';
 import type { ExitStatus, JobLog } from '@coppice/runtime';
 import type { RewindIntent } from '../db/intent-table.ts';
@@ -10,9 +9,11 @@ import type { Log } from '../host/log.ts';
 import type { GuestAccess } from '../inside/guest-access.ts';
 import { withGuest } from '../inside/guest-access.ts';
 import type { Journal } from '../journal/journal.ts';
+import { AgentLink } from './agent-link.ts';
+import { Delivery } from './delivery.ts';
 import type { Inbox } from './inbox.ts';
 import type { Intake } from './intake.ts';
-import { OutputLines } from './output-lines.ts';
+import { hasDied, sandboxDied } from './run-death.ts';
 import type { RunEntry, RunLog } from './run-log.ts';
 import type { RunSetup } from './run-setup.ts';
 import type { StepMark, Steps } from './steps.ts';
@@ -36,6 +37,8 @@ export interface RunDriverParts {
   readonly now: () => number;
   /** Called with the sandbox of a run before its agent starts, each time that it does: what they throw fails the run. */
   readonly preparers: readonly ((run: RunRecord, sandboxId: string, signal: AbortSignal) => Promise<void>)[];
+  /** Settles when all that the gateway saw until now is known here. */
+  readonly gatewayHeard: (signal: AbortSignal) => Promise<void>;
   /** Called while a run is completing, before it is completed: what they throw fails the run. */
   readonly completers: readonly ((run: RunRecord, signal: AbortSignal) => Promise<void>)[];
 }
@@ -46,13 +49,8 @@ const readBytes = 65_536;
 const killSignal = 9;
 const interruptSignal = 2;
 
-/** What of an adapter is written down with the run. */
-interface Saved {
-  readonly adapter: unknown;
-  readonly lines: unknown;
-  /** How many bytes were ever meant for the standard input of this attempt. */
-  readonly inputEnd: number;
-}
+/** How long until input is tried again that the agent had no room for. */
+const fullMs = 50;
 
 /** Takes one run from where it stands to its end. What it does is written down before it has effects, so another daemon can go on. */
 export class RunDriver {
@@ -61,9 +59,8 @@ export class RunDriver {
   readonly #ending = new AbortController();
   /** Ends a wait for output; there is another afterwards. */
   #wake = new AbortController();
-  #adapter: AgentAdapter | undefined;
-  #lines = new OutputLines(undefined);
-  #inputEnd = 0;
+  readonly #link: AgentLink;
+  readonly #delivery: Delivery;
   #work: Promise<void> | undefined;
   #isDriven = false;
   /** What is to become a step as soon as what there is was taken in. */
@@ -73,6 +70,12 @@ export class RunDriver {
   constructor(runId: string, parts: RunDriverParts) {
     this.#runId = runId;
     this.#parts = parts;
+    this.#link = new AgentLink(runId, { ...parts, wantStep: (kind, title) => this.wantStep(kind, title) });
+    this.#delivery = new Delivery({
+      ...parts,
+      link: this.#link,
+      kill: (run) => this.#signal(run, killSignal),
+    });
   }
 
   /** Goes on in the background. */
@@ -116,9 +119,12 @@ export class RunDriver {
 
   async interrupt(reason: string): Promise<void> {
     const run = this.#run;
-    const reaction = this.#adapter?.interrupt();
     if (run.jobId === null || run.sandboxId === null) return;
-    if (reaction !== undefined) this.#apply(() => reaction);
+    if (!this.#link.adapter.fetchesMessages) {
+      if (run.working) this.#delivery.interrupt(reason);
+      this.nudge();
+      return;
+    }
     await this.#signal(run, interruptSignal);
     this.#parts.log.commit(this.#runId, ({ emit }) =>
       emit('agent.interrupted', 'daemon', { reason, ended_processes: 0 }),
@@ -153,7 +159,7 @@ export class RunDriver {
 
   /** From one state towards the next; false: it has ended, and nothing of it is left. */
   async #advance(run: RunRecord): Promise<boolean> {
-    const { log, setup, journal, inbox, logger } = this.#parts;
+    const { log, setup, journal, logger } = this.#parts;
     try {
       if (run.state === 'pending') {
         log.commit(run.id, (entry) => {
@@ -181,8 +187,7 @@ export class RunDriver {
       if (!(error instanceof CoppiceError)) logger.error({ err: error, run: run.id }, 'a run failed');
       log.commit(run.id, (entry) => {
         entry.emit('agent.error', 'daemon', { message, fatal: true });
-        inbox.expireOld(entry, true);
-        this.#end(entry, 'failed', message);
+        this.#fail(entry, message);
       });
     }
     return true;
@@ -208,31 +213,23 @@ export class RunDriver {
     if (run.spec.steps !== 'none' && run.lastStep === 0)
       await this.takeStep('start', 'before the agent started');
     if (this.#run.state !== 'creating') return;
-    const adapter = this.#restore(run);
-    // A new process: what the one before wrote and was to be given is over.
-    this.#lines = new OutputLines(undefined);
-    this.#inputEnd = 0;
-    const launch = adapter.launch(taskOf(run));
+    const launch = this.#link.launch(run);
     await this.#stage('agent', `the agent ${run.spec.agent}`, async () => {
       const job = await setup.agent(run, sandboxId, launch);
       journal.step('run.agent-started');
-      this.#apply(
-        () => adapter.open(taskOf(run)),
-        (entry) => {
-          state.runs.dropInput(run.id);
-          entry.update({ jobId: job.id, cursor: 0 });
-          if (hasEnded(entry.run.state)) return;
-          entry.transition('running', 'the agent works');
-          entry.emit('agent.started', 'daemon', {
-            agent: run.spec.agent,
-            version: null,
-            model: run.spec.model ?? null,
-            session: null,
-            attempt: run.attempt,
-            resumed: run.attempt > 1,
-          });
-        },
-      );
+      this.#link.open(run, (entry) => {
+        entry.update({ jobId: job.id, cursor: 0, working: false });
+        if (hasEnded(entry.run.state)) return;
+        entry.transition('running', 'the agent works');
+        entry.emit('agent.started', 'daemon', {
+          agent: run.spec.agent,
+          version: setup.versionOf(run),
+          model: run.spec.model ?? null,
+          session: null,
+          attempt: run.attempt,
+          resumed: run.attempt > 1,
+        });
+      });
     });
     journal.step('run.running');
   }
@@ -268,7 +265,7 @@ export class RunDriver {
       entry.emit('run.rewound', 'user', { from_step: run.lastStep, to_step: to, with_memory: asItWas });
       if (asItWas) entry.transition('running', `it goes on from step ${to} with its memory`);
     });
-    this.#restore(this.#run);
+    if (asItWas) await this.#link.adopt(this.#run);
     journal.step('run.rewound');
   }
 
@@ -291,50 +288,8 @@ export class RunDriver {
     }
   }
 
-  /** The adapter as it was when it was last written down. */
-  #restore(run: RunRecord): AgentAdapter {
-    const saved = (run.adapterState ?? undefined) as Saved | undefined;
-    this.#lines = new OutputLines(saved?.lines);
-    this.#inputEnd = saved?.inputEnd ?? 0;
-    this.#adapter = createAdapter(profiles[run.spec.agent]!, saved?.adapter);
-    return this.#adapter;
-  }
-
-  /** What follows from something, written down in one transaction together with what the adapter knows now. */
-  #apply(work: () => Reaction, also: (entry: RunEntry) => void = () => {}): void {
-    const { log, inbox, state } = this.#parts;
-    try {
-      log.commit(this.#runId, (entry) => {
-        also(entry);
-        const reaction = work();
-        for (const { type, data } of reaction.events ?? []) {
-          entry.emit(type, 'agent', data as never);
-          if (type === 'agent.tool_result') this.wantStep('tool', data.tool);
-        }
-        for (const { id, via } of reaction.taken ?? []) inbox.sent(entry, id, via);
-        for (const id of reaction.refused ?? []) inbox.returned(entry, id);
-        for (const line of reaction.input ?? []) {
-          const bytes = Buffer.from(`${line}\n`);
-          state.runs.addInput(this.#runId, this.#inputEnd, bytes);
-          this.#inputEnd += bytes.length;
-        }
-        const saved: Saved = {
-          adapter: this.#adapter?.state ?? null,
-          lines: this.#lines.state,
-          inputEnd: this.#inputEnd,
-        };
-        entry.update({ adapterState: saved });
-      });
-    } catch (error) {
-      // What the adapter thinks has happened has not.
-      this.#restore(this.#run);
-      throw error;
-    }
-  }
-
   async #drive(run: RunRecord): Promise<void> {
     const { guests, journal } = this.#parts;
-    const adapter = this.#adapter ?? this.#restore(run);
     const wake = this.#wake.signal;
     const { sandboxId, jobId } = run;
     if (sandboxId === null || jobId === null)
@@ -344,30 +299,24 @@ export class RunDriver {
       await sleep(readMs, undefined, { signal: wake }).catch(() => {});
       return;
     }
-    const deadlineMs =
-      run.spec.timeout_s === undefined ? undefined : run.startedAtMs! + run.spec.timeout_s * 1000;
-    const leftMs = deadlineMs === undefined ? readMs : deadlineMs - this.#parts.now();
+    const { timeout_s } = run.spec;
+    const leftMs = timeout_s === undefined ? readMs : run.startedAtMs! + timeout_s * 1000 - this.#parts.now();
     if (leftMs <= 0) {
-      this.finish('failed', `it worked for longer than ${run.spec.timeout_s} s`);
+      this.finish('failed', `it worked for longer than ${timeout_s} s`);
       return;
     }
-    let read: JobLog;
+    let read: JobLog | undefined;
     try {
+      const waitMs = Math.min(readMs, leftMs, await this.#talk(run));
       const signal = AbortSignal.any([this.#ending.signal, wake]);
+      if (this.#run.state !== 'running') return;
       read = await withGuest(guests, sandboxId, ({ guest }) =>
-        guest
-          .until(signal)
-          .readJob(jobId, { cursor: run.cursor, maxBytes: readBytes, waitMs: Math.min(readMs, leftMs) }),
+        guest.until(signal).readJob(jobId, { cursor: run.cursor, maxBytes: readBytes, waitMs }),
       );
     } catch (error) {
       if (wake.aborted || this.#ending.signal.aborted) return;
-      if (error instanceof CoppiceError && error.code === 'unavailable') {
-        await sleep(200, undefined, { signal: this.#ending.signal });
-        return;
-      }
-      throw new CoppiceError('unavailable', `the agent is gone: ${(error as Error).message}`, {
-        cause: error,
-      });
+      await this.#unreached(run, error);
+      return;
     }
     // It may have been ended or rewound meanwhile.
     const goesOn = () => {
@@ -380,22 +329,47 @@ export class RunDriver {
       return;
     }
     await this.#parts.intake.take(() => {
-      if (!goesOn() || this.#adapter !== adapter || this.#ending.signal.aborted) return;
-      const pieces = this.#lines.take(read.chunks, adapter.framing);
-      this.#apply(
-        () => joined(pieces.map(({ stream, text }) => adapter.line(stream, text))),
-        ({ update, emit }) => {
-          update({ cursor: read.cursor });
-          // As the agent: a sandbox decides how often that is so.
-          if (read.droppedBytes > 0)
-            emit('agent.error', 'agent', {
-              message: `${read.droppedBytes} bytes of output were dropped before they could be read`,
-              fatal: false,
-            });
-        },
-      );
+      if (!goesOn() || this.#ending.signal.aborted) return;
+      this.#link.take(read);
       journal.step('run.output-taken');
     });
+  }
+
+  /** Tells the agent what there is to tell; returns for how long nothing else has to be done. */
+  async #talk(run: RunRecord): Promise<number> {
+    const { lookAtMs, isDone } = await this.#delivery.next(run, this.#ending.signal);
+    if (isDone) {
+      this.#finished();
+      return 0;
+    }
+    this.#parts.journal.step('talk.told');
+    if (!(await this.#link.flush(run))) return fullMs;
+    return lookAtMs === undefined ? readMs : Math.max(0, lookAtMs - this.#parts.now());
+  }
+
+  async #unreached(run: RunRecord, error: unknown): Promise<void> {
+    if (error instanceof CoppiceError && error.code === 'unavailable') {
+      await sleep(200, undefined, { signal: this.#ending.signal });
+      return;
+    }
+    if (this.#parts.state.sandboxes.byId(run.sandboxId!)?.state === 'failed')
+      throw new CoppiceError('unavailable', sandboxDied, { cause: error });
+    throw new CoppiceError('unavailable', `the agent is gone: ${(error as Error).message}`, { cause: error });
+  }
+
+  /** It has ended its last turn, and nothing waits for it. */
+  #finished(): void {
+    const { stopReason, error, text } = this.#link.talk;
+    const isWell = stopReason === 'end_turn';
+    const reason = error ?? (isWell ? 'the agent ended its turn' : `the agent stopped: ${stopReason}`);
+    this.#parts.log.commit(this.#runId, (entry) => {
+      const outcome = isWell ? 'succeeded' : 'failed';
+      const result = entry.run.result ?? { outcome, reason, text, exit_code: null };
+      entry.update({ result });
+      if (result.outcome === 'succeeded') entry.transition('completing', result.reason);
+      else this.#fail(entry, result.reason);
+    });
+    this.#parts.journal.step('talk.finished');
   }
 
   /** A step that cannot be taken is no reason to end the work. */
@@ -428,10 +402,7 @@ export class RunDriver {
       const result = said ?? { outcome: success ? 'succeeded' : 'failed', reason, text: '', exit_code: null };
       entry.update({ result: { ...result, exit_code: code }, jobId: null, working: false });
       if (success) entry.transition('completing', reason);
-      else {
-        this.#parts.inbox.expireOld(entry, true);
-        this.#end(entry, 'failed', reason);
-      }
+      else this.#fail(entry, reason);
     });
     journal.step('run.exited');
   }
@@ -447,6 +418,12 @@ export class RunDriver {
     journal.step('run.completed');
   }
 
+  /** What died may be started again, and its messages wait for that. */
+  #fail(entry: RunEntry, reason: string): void {
+    if (!hasDied(reason)) this.#parts.inbox.expireOld(entry, true);
+    this.#end(entry, 'failed', reason);
+  }
+
   /** In a transaction: the last transition, and what came of the run. */
   #end(entry: RunEntry, outcome: RunOutcome, reason: string): void {
     const { result } = entry.run;
@@ -458,6 +435,8 @@ export class RunDriver {
   /** Of a run that has ended nothing runs on. */
   async #endAgent(run: RunRecord): Promise<void> {
     if (run.jobId === null) return;
+    if (this.#parts.state.sandboxes.byId(run.sandboxId!)?.state === 'running')
+      await this.#link.sweep(run, killSignal);
     await this.#signal(run, killSignal);
     this.#parts.log.commit(run.id, ({ update }) => update({ jobId: null }));
   }
@@ -478,18 +457,3 @@ export class RunDriver {
     }
   }
 }
-
-const taskOf = (run: RunRecord) => ({
-  runId: run.id,
-  task: run.spec.task,
-  cwd: run.spec.cwd ?? run.spec.repo?.path ?? '/root',
-  model: run.spec.model ?? null,
-  command: run.spec.command,
-});
-
-const joined = (reactions: readonly Reaction[]): Reaction => ({
-  events: reactions.flatMap(({ events = [] }) => events),
-  input: reactions.flatMap(({ input = [] }) => input),
-  taken: reactions.flatMap(({ taken = [] }) => taken),
-  refused: reactions.flatMap(({ refused = [] }) => refused),
-});

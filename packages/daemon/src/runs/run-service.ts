@@ -260,6 +260,11 @@ export class RunService {
     driver.nudge();
   }
 
+  /** Something happened that concerns what its agent is to be told. */
+  lookAt(runId: string): void {
+    this.#drivers.get(runId)?.nudge();
+  }
+
   async tell(ref: string, input: TellRun): Promise<RunMessage> {
     const run = this.find(ref);
     this.#assertGoesOn(run, 'told anything');
@@ -278,7 +283,7 @@ export class RunService {
     const message = state.runMessages.byId(messageId);
     if (message === undefined || message.runId !== run.id)
       throw new CoppiceError('not_found', `run ${run.name} has no message ${messageId}`);
-    if (message.state !== 'accepted' || message.via !== null)
+    if (message.state !== 'accepted' || (message.via !== null && message.via !== 'held'))
       throw new CoppiceError(
         'wrong_state',
         `message ${messageId} is ${message.state === 'accepted' ? 'on its way' : message.state}`,

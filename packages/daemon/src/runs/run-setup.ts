@@ -1,5 +1,12 @@
-import type { Launch } from '@coppice/agents';
-import { CoppiceError, type CreatedSandbox, type CreateSandbox, type Sandbox } from '@coppice/protocol';
+import { type Launch, profiles } from '@coppice/agents';
+import {
+  CoppiceError,
+  type CreatedSandbox,
+  type CreateSandbox,
+  networkPolicySchema,
+  type Sandbox,
+  type StartRun,
+} from '@coppice/protocol';
 import type { JobInfo } from '@coppice/runtime';
 import type { RunRecord } from '../db/run-table.ts';
 import type { State } from '../db/state.ts';
@@ -36,6 +43,8 @@ export interface RunSetupParts {
   ) => Promise<string>;
 }
 
+/** Every process of a run has it, with the id of the run. */
+export const markerVariable = 'COPPICE_RUN_ID';
 /** Whose sandbox it is. */
 const runLabel = 'coppice.run';
 const cloneMs = 1_800_000;
@@ -73,7 +82,8 @@ export class RunSetup {
     const { sandboxes } = this.#parts;
     const { spec } = run;
     if (spec.sandbox !== undefined) return sandboxes.peek(spec.sandbox).id;
-    const { image, from, driver, cpus, memory_mb, disk_mb, pids, network, labels, project } = spec;
+    const { image, from, driver, cpus, disk_mb, pids, labels, project } = spec;
+    const { network, memory_mb } = needsOf(spec);
     const given = { image, from, driver, cpus, memory_mb, disk_mb, pids, network, project };
     const name =
       sandboxes.find(project === undefined ? run.name : `${project}/${run.name}`) === undefined
@@ -142,6 +152,7 @@ export class RunSetup {
       for (const job of jobs)
         if (job.running && run.parentRunId !== null && job.argv[3]?.startsWith(`${run.parentRunId}#`))
           await lease.guest.signalJob(job.id, 9);
+      for (const file of launch.files) await this.#write(sandboxId, file);
       const secret = this.#newToken(run);
       const cwd = run.spec.cwd ?? run.spec.repo?.path;
       const [script, ...words] =
@@ -152,14 +163,34 @@ export class RunSetup {
           env: {
             ...launch.env,
             ...run.spec.env,
-            COPPICE_RUN_ID: run.id,
+            [markerVariable]: run.id,
             COPPICE_RUN_TOKEN: secret,
           },
           ...(cwd === undefined ? {} : { cwd }),
         }),
         keepAwake: true,
+        takesInput: launch.takesInput ?? false,
       });
     });
+  }
+
+  /** Below the home of the agent's user, whoever that is. */
+  async #write(sandboxId: string, { path, text }: Launch['files'][number]): Promise<void> {
+    const script = 'umask 077; mkdir -p "$(dirname "$HOME/$1")"; printf %s "$2" > "$HOME/$1"';
+    const result = await this.#parts.exec.run(sandboxId, {
+      command: ['/bin/sh', '-c', script, 'write', path, text],
+      max_output_bytes: 65_536,
+    });
+    if (result.exit_code !== 0)
+      throw new CoppiceError(
+        'wrong_state',
+        `${path} of the agent could not be written: ${result.stderr.trim()}`,
+      );
+  }
+
+  versionOf({ spec }: RunRecord): string | null {
+    const profile = profiles[spec.agent];
+    return profile !== undefined && 'version' in profile ? profile.version : null;
   }
 
   /** One for each start: that of an earlier process is of no use any more. */
@@ -183,3 +214,13 @@ export class RunSetup {
     tokens.forgetScope(scope);
   }
 }
+
+/** What an agent needs that asks a model, unless somebody says otherwise. */
+const needsOf = (spec: StartRun): Pick<StartRun, 'network' | 'memory_mb'> => {
+  const profile = profiles[spec.agent];
+  if (profile === undefined || profile.adapter === 'command') return spec;
+  return {
+    network: spec.network ?? networkPolicySchema.parse({ allow: ['models'] }),
+    memory_mb: spec.memory_mb ?? profile.memoryMb,
+  };
+};

@@ -46,7 +46,7 @@ export const messageView = (message: RunMessageRecord): RunMessage => ({
   text: message.text,
   from: message.sender,
   state: message.state,
-  via: message.via,
+  via: message.via === 'held' || message.via === 'doubt' ? null : message.via,
   accepted_at: time(message.acceptedAtMs)!,
   sent_at: time(message.sentAtMs),
   delivered_at: time(message.deliveredAtMs),

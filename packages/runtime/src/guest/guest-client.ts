@@ -15,6 +15,8 @@ import type {
   GuestWatch,
   JobInfo,
   JobLog,
+  JobRequest,
+  JobSweep,
   ProcessRequest,
   PtyAttachment,
   PtyInfo,
@@ -101,8 +103,9 @@ export class GuestClient implements Guest {
     return new RemoteProcess(channel, pid);
   }
 
-  async startJob(request: ProcessRequest & { readonly keepAwake?: boolean }): Promise<JobInfo> {
-    const body = encodeProcess(request, new BodyWriter().u8(request.keepAwake ? 1 : 0));
+  async startJob(request: JobRequest): Promise<JobInfo> {
+    const flags = (request.keepAwake ? 1 : 0) | (request.takesInput ? 2 : 0);
+    const body = encodeProcess(request, new BodyWriter().u8(flags));
     return decodeJob(await this.#ask(operation.jobStart, body));
   }
 
@@ -125,6 +128,21 @@ export class GuestClient implements Guest {
 
   async signalJob(id: number, signal: number): Promise<void> {
     await this.#do(operation.jobSignal, this.#id(id, 'job').u32(checkSignal(signal)));
+  }
+
+  async writeJob(id: number, start: number, bytes: Uint8Array): Promise<number> {
+    const body = this.#id(id, 'job')
+      .u64(checkInteger(start, 0, Number.MAX_SAFE_INTEGER, 'the start'))
+      .bytes(bytes);
+    const { body: answer } = await this.#call(operation.jobInput, body.finish());
+    return new BodyReader(answer).u64();
+  }
+
+  async sweepJob(id: number, { marker, spared = [], signal = 0 }: JobSweep): Promise<number[]> {
+    const pids = Buffer.from(new Uint32Array(spared).buffer);
+    const body = this.#id(id, 'job').u32(checkSignal(signal)).string(marker, 'the marker').bytes(pids);
+    const found = decodeAll(await this.#ask(operation.jobSweep, body), (reader) => reader.u32());
+    return [...new Set(found)];
   }
 
   async openPty(request: ProcessRequest & { cols: number; rows: number }): Promise<PtyInfo> {

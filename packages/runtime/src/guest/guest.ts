@@ -62,6 +62,18 @@ export interface JobInfo {
   readonly logStart: number;
 }
 
+export type JobRequest = ProcessRequest & {
+  readonly keepAwake?: boolean;
+  /** It has a standard input that `writeJob` fills; otherwise that is empty. */
+  readonly takesInput?: boolean;
+};
+
+export interface JobSweep {
+  readonly marker: string;
+  readonly spared?: readonly number[];
+  readonly signal?: number;
+}
+
 export interface JobLog {
   readonly chunks: readonly OutputChunk[];
   /** Pass it to the next read. */
@@ -161,11 +173,21 @@ export interface Guest {
   /** With `emptyInput` its stdin is at its end from the start. */
   exec(request: ProcessRequest & { readonly emptyInput?: boolean }): Promise<GuestProcess>;
 
-  startJob(request: ProcessRequest & { readonly keepAwake?: boolean }): Promise<JobInfo>;
+  startJob(request: JobRequest): Promise<JobInfo>;
   listJobs(): Promise<JobInfo[]>;
   /** Waits up to waitMs for output past the cursor or for the end of the job. */
   readJob(id: number, options: { cursor?: number; maxBytes?: number; waitMs?: number }): Promise<JobLog>;
   signalJob(id: number, signal: number): Promise<void>;
+  /**
+   * Bytes for the standard input of a job that takes some, by their place in it; returns where its input ends now, which may be before the
+   * end of these bytes. Bytes that it had already are left out: a call may be repeated.
+   */
+  writeJob(id: number, start: number, bytes: Uint8Array): Promise<number>;
+  /**
+   * What a job has running beside its own process, found by descent and by a `NAME=value` of its environment. Signals all of these but the
+   * spared ones, where a signal is given, and says which they were.
+   */
+  sweepJob(id: number, options: JobSweep): Promise<number[]>;
 
   openPty(request: ProcessRequest & { cols: number; rows: number }): Promise<PtyInfo>;
   listPtys(): Promise<PtyInfo[]>;

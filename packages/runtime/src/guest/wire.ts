@@ -51,6 +51,8 @@ export const operation = {
   link: 26,
   attributes: 27,
   writeStretches: 28,
+  jobInput: 29,
+  jobSweep: 30,
 } as const;
 
 export type Operation = (typeof operation)[keyof typeof operation];
