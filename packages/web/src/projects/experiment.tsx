@@ -20,10 +20,10 @@ export const ExperimentTable = ({ experiment }: { experiment: Experiment }) => (
         <thead>
           <tr>
             <th>Variant</th>
-            <th class="number">Cases</th>
+            <th class="number wide">Cases</th>
             <th class="number">Passed</th>
             <th>Interval</th>
-            <th class="number">Cost</th>
+            <th class="number wide">Cost</th>
             <th>Against the baseline</th>
           </tr>
         </thead>
@@ -31,12 +31,12 @@ export const ExperimentTable = ({ experiment }: { experiment: Experiment }) => (
           {experiment.variants.map((variant) => (
             <tr key={variant.name} class={variant.name === experiment.winner ? 'selected' : ''}>
               <td>{plain(variant.name)}</td>
-              <td class="number">{variant.n}</td>
+              <td class="number wide">{variant.n}</td>
               <td class="number">{percent(variant.rate)}</td>
               <td>
                 <Interval low={variant.low} rate={variant.rate} high={variant.high} />
               </td>
-              <td class="number">{usd(variant.cost_usd)}</td>
+              <td class="number wide">{usd(variant.cost_usd)}</td>
               <td>
                 {variant.gate === null
                   ? 'baseline'

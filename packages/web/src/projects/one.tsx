@@ -60,13 +60,13 @@ export const One = ({ of }: { of: string }) => {
               <thead>
                 <tr>
                   <th>Agent</th>
-                  <th>Type</th>
+                  <th class="wide">Type</th>
                   <th>Status</th>
-                  <th class="number">Runs</th>
-                  <th class="number">Failed</th>
-                  <th class="number">Cost</th>
-                  <th class="number">Revenue</th>
-                  <th>Last run</th>
+                  <th class="number wide">Runs</th>
+                  <th class="number wide">Failed</th>
+                  <th class="number wide">Cost</th>
+                  <th class="number wide">Revenue</th>
+                  <th class="wide">Last run</th>
                   <th>
                     <span class="sr">Actions</span>
                   </th>
@@ -76,13 +76,13 @@ export const One = ({ of }: { of: string }) => {
                 {project.agents.map((agent) => (
                   <tr key={agent.id}>
                     <td>{plain(agent.name)}</td>
-                    <td class="muted">{plain(agent.type)}</td>
+                    <td class="muted wide">{plain(agent.type)}</td>
                     <td>{agent.status}</td>
-                    <td class="number">{agent.metrics.runs}</td>
-                    <td class="number">{agent.metrics.failed_runs}</td>
-                    <td class="number">{usd(agent.metrics.cost_usd)}</td>
-                    <td class="number">{usd(agent.metrics.revenue_usd)}</td>
-                    <td class="cut">{plain(agent.last_run?.summary ?? '')}</td>
+                    <td class="number wide">{agent.metrics.runs}</td>
+                    <td class="number wide">{agent.metrics.failed_runs}</td>
+                    <td class="number wide">{usd(agent.metrics.cost_usd)}</td>
+                    <td class="number wide">{usd(agent.metrics.revenue_usd)}</td>
+                    <td class="cut wide">{plain(agent.last_run?.summary ?? '')}</td>
                     <td class="actions">
                       {mayChange() &&
                         agentActions(project, agent).map(({ title, action }) => (

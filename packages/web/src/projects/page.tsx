@@ -41,11 +41,11 @@ const All = () => {
             <tr>
               <th>Project</th>
               <th>Status</th>
-              <th class="number">Agents</th>
-              <th class="number">Runs</th>
-              <th class="number">Failed</th>
-              <th class="number">Cost</th>
-              <th class="number">Revenue</th>
+              <th class="number wide">Agents</th>
+              <th class="number wide">Runs</th>
+              <th class="number wide">Failed</th>
+              <th class="number wide">Cost</th>
+              <th class="number wide">Revenue</th>
               <th class="number">Profit</th>
               <th class="number">Age</th>
             </tr>
@@ -57,11 +57,11 @@ const All = () => {
                   <a href={hrefOf(id)}>{plain(name)}</a>
                 </td>
                 <td>{forgotten ? `${status}, forgotten` : status}</td>
-                <td class="number">{metrics.agents}</td>
-                <td class="number">{metrics.runs}</td>
-                <td class="number">{metrics.failed_runs}</td>
-                <td class="number">{usd(metrics.cost_usd)}</td>
-                <td class="number">{usd(metrics.revenue_usd)}</td>
+                <td class="number wide">{metrics.agents}</td>
+                <td class="number wide">{metrics.runs}</td>
+                <td class="number wide">{metrics.failed_runs}</td>
+                <td class="number wide">{usd(metrics.cost_usd)}</td>
+                <td class="number wide">{usd(metrics.revenue_usd)}</td>
                 <td class="number">{usd(metrics.profit_usd)}</td>
                 <td class="number">
                   <Age at={created_at} />
@@ -79,9 +79,9 @@ const All = () => {
               <tr>
                 <th>Agent</th>
                 <th>Stage</th>
-                <th class="number">Runs</th>
-                <th class="number">Failed</th>
-                <th class="number">Failed before</th>
+                <th class="number wide">Runs</th>
+                <th class="number wide">Failed</th>
+                <th class="number wide">Failed before</th>
                 <th>Rolled back because</th>
                 <th>
                   <span class="sr">Actions</span>
@@ -93,9 +93,9 @@ const All = () => {
                 <tr key={agent.id}>
                   <td>{plain(agent.name)}</td>
                   <td>{agent.stage}</td>
-                  <td class="number">{agent.runs}</td>
-                  <td class="number">{agent.failed_runs}</td>
-                  <td class="number">{percent(agent.baseline_failures)}</td>
+                  <td class="number wide">{agent.runs}</td>
+                  <td class="number wide">{agent.failed_runs}</td>
+                  <td class="number wide">{percent(agent.baseline_failures)}</td>
                   <td>{plain(agent.rollback?.reason ?? '')}</td>
                   <td class="actions">
                     {mayChange() && agent.stage !== 'rolled-back' && (
