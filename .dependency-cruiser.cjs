@@ -167,6 +167,24 @@ module.exports = {
       to: { path: '^packages/daemon/src/doors/' },
     },
     {
+      name: 'doors-only-map',
+      comment:
+        'A capability that a door works out by itself is missing from every other door. Doors call services by their types; what they may run themselves is how texts are read, cut and masked.',
+      severity: 'error',
+      from: { path: '^packages/daemon/src/doors/' },
+      to: {
+        path: '^packages/daemon/src/[^/]+/',
+        pathNot: [
+          '^packages/daemon/src/(doors|redaction|text)/',
+          '^packages/daemon/src/inside/(output-text|shell-command)\\.ts$',
+          '^packages/daemon/src/sessions/sessions\\.ts$',
+          '^packages/daemon/src/notes/confined-directory\\.ts$',
+          '^packages/daemon/src/host/system-failure\\.ts$',
+        ],
+        dependencyTypesNot: ['type-only'],
+      },
+    },
+    {
       name: 'packages-are-entered-by-the-front-door',
       comment:
         'What index.ts does not name is free to change. Tests of a package may look inside it; other packages may not.',

@@ -82,6 +82,65 @@ describe('repositories of a sandbox and its fork', () => {
     for (const sandbox of [trunk, fork]) await sandbox.destroy();
   });
 
+  test('a repository is cloned, changed, compared, committed and pushed through the API and by `coppice git`', async () => {
+    const secret = 's3cret-without-a-known-shape';
+    await using box = await daemon.client.sandboxes.create({ name: 'remote' });
+    await box.exec(
+      'git init -q --bare -b main /srv/up.git && git config --global url./srv/.insteadOf https://example.test/',
+    );
+    const cloned = await box.git.clone(`https://user:${secret}@example.test/up.git`);
+    expect(cloned).toEqual({
+      path: '/workspace',
+      commit_sha: null,
+      url: 'https://example.test/up.git',
+      branch: 'main',
+    });
+    await box.files.write('/workspace/a', 'one\n');
+    const first = await box.git.commit('-m is no option', { author_name: 'Ann', author_email: 'ann@b.c' });
+    expect(first.commit).toMatchObject({ branch: 'main', summary: '-m is no option' });
+    expect(await box.git.commit('again')).toEqual({ path: '/workspace', commit: null });
+    expect(await box.git.push()).toMatchObject({ remote: 'origin', branch: 'main' });
+    expect(await sh(box, 'git -C /srv/up.git log --format="%an %s" main')).toBe('Ann -m is no option');
+
+    await box.files.write('/workspace/a', 'two\n');
+    expect(await box.git.diff()).toMatchObject({
+      diff: expect.stringContaining('-one\n+two'),
+      truncated: false,
+    });
+    expect(await box.git.diff({ maxBytes: 10 })).toMatchObject({ truncated: true });
+    expect((await cli('git', 'diff', 'remote', 'a')).stdout).toContain('+two');
+    expect((await cli('git', 'commit', 'remote', '-m', 'by hand')).stdout).toMatch(
+      /^[0-9a-f]{7,} by hand\n$/,
+    );
+    expect((await cli('git', 'commit', 'remote', '-m', 'none')).stdout).toBe('nothing to commit\n');
+    expect((await cli('git', 'push', 'remote')).stdout).toBe('pushed main to origin\n');
+    expect((await cli('git', 'clone', 'remote', '/srv/up.git', '--path', '/tmp/copy')).stdout).toMatch(
+      /^cloned \/srv\/up.git into \/tmp\/copy, at [0-9a-f]{10}\n$/,
+    );
+
+    const refused = await cli(
+      'git',
+      'clone',
+      'remote',
+      `https://u:${secret}@nowhere.invalid/r`,
+      '--path',
+      '/tmp/no',
+    );
+    expect(refused).toMatchObject({ code: errorKinds.conflict.exitCode });
+    expect(refused.stderr).not.toContain(secret);
+    await expect(box.git.push({ remote: '--exec=/bin/sh' })).rejects.toMatchObject({
+      code: 'invalid_argument',
+    });
+    await expect(box.git.clone(`ssh://git:${secret}@nowhere.invalid/r.git`)).rejects.toMatchObject({
+      code: 'invalid_argument',
+      message: expect.not.stringContaining(secret),
+    });
+    await expect(box.git.clone('https://user:%zz@nowhere.invalid/r')).rejects.toMatchObject({
+      code: 'conflict',
+    });
+    expect(await sh(box, `grep -rl '${secret}' /workspace /srv /root /tmp || true`)).toBe('');
+  });
+
   test('`coppice git` shows the status and merges; a conflict is its exit code and leaves the target as it was', async () => {
     const [trunk, fork] = await pair('lines');
     await commit(fork, 'sed -i s/^5$/five/ base', 'five');

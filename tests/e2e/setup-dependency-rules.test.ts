@@ -26,6 +26,7 @@ const violations: Readonly<Record<string, readonly [from: string, to: string]>> 
   'product-code-needs-no-test-code': ['daemon/src/a.ts', 'testkit/src/index.ts'],
   'drivers-do-not-know-each-other': ['runtime/src/drivers/one/a.ts', 'runtime/src/drivers/two/a.ts'],
   'no-room-knows-the-doors': ['daemon/src/sandboxes/a.ts', 'daemon/src/doors/a.ts'],
+  'doors-only-map': ['daemon/src/doors/b.ts', 'daemon/src/git/git-service.ts'],
   'packages-are-entered-by-the-front-door': ['daemon/src/b.ts', 'disks/src/hidden.ts'],
 };
 

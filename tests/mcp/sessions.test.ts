@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Agent } from './agent.ts';
+import { Agent, type Answer } from './agent.ts';
 
 let daemon: RunningDaemon;
 
@@ -253,4 +253,41 @@ test('eight agents work at once and do not meet', async () => {
   };
   const numbers = Array.from({ length: 8 }, (_, index) => index);
   expect(await Promise.all(numbers.map(work))).toEqual(numbers.map((n) => `agent ${n}`));
+});
+
+test('a swarm runs as many tasks as it takes, 20, whatever the session may own besides', async () => {
+  await using agent = await Agent.overHttp(daemon, { session: 'swarming' });
+  await using other = await Agent.overHttp(daemon, { session: 'looking-on' });
+  await agent.ok('workspace_prepare', { name: 'hive' });
+  const tasks = Array.from({ length: 20 }, (_, index) => ({
+    name: `task-${index}`,
+    command: `until [ -e /tmp/go ]; do sleep 0.1; done; echo ${index}`,
+  }));
+  const swarm = agent.ok<{ tasks: { success: boolean; stdout: string }[]; summary: Answer }>('swarm_run', {
+    golden_workspace: 'hive',
+    tasks,
+    max_parallel: 20,
+  });
+  const workers = async () =>
+    (await daemon.client.sandboxes.list()).filter(({ name }) => name.startsWith('hive-fork-'));
+  await expect
+    .poll(async () => (await workers()).filter(({ state }) => state === 'running').length, {
+      timeout: 120_000,
+    })
+    .toBe(20);
+  // They are not there for anybody to take, and a second swarm of the session would be too many.
+  expect(await other.ok('workspace_adopt')).toMatchObject({ adopted: [] });
+  expect(await agent.refused('swarm_run', { golden_workspace: 'hive', tasks: tasks.slice(0, 1) })).toMatch(
+    /limit_reached.*20 workers at work/,
+  );
+  for (const { id } of await workers()) await daemon.client.sandboxes.at(id).files.write('/tmp/go', '');
+  const done = await swarm;
+  expect(done.tasks.map(({ stdout }) => stdout)).toEqual(tasks.map((_, index) => `${index}\n`));
+  expect(done.summary).toMatchObject({ total_tasks: 20, succeeded: 20, workers_destroyed: 20 });
+  // Workers that stay count, so there must be room for all of them before the first is made.
+  expect(
+    await agent.refused('swarm_run', { golden_workspace: 'hive', tasks: tasks.slice(0, 3), cleanup: false }),
+  ).toMatch(/limit_reached/);
+  expect(await workers()).toEqual([]);
+  await agent.ok('workspace_destroy', { workspace_id: 'hive' });
 });

@@ -25,7 +25,15 @@ import type {
   fileDiffSchema,
   forkSandboxSchema,
   forkSnapshotSchema,
+  GitCloned,
+  GitCommitted,
+  GitDiff,
+  GitPushed,
   GitStatus,
+  gitCloneSchema,
+  gitCommitSchema,
+  gitDiffQuery,
+  gitPushSchema,
   gitStatusQuery,
   Image,
   Imported,
@@ -44,8 +52,10 @@ import type {
   PageLink,
   Patch,
   PortForward,
+  PreparedSandbox,
   PushEvent,
   patchQuery,
+  prepareSandboxSchema,
   prunedImagesSchema,
   pruneImagesSchema,
   Question,
@@ -54,12 +64,15 @@ import type {
   removeBudgetQuery,
   restoredSchema,
   restoreSchema,
+  runSwarmSchema,
   Sandbox,
   SandboxDetail,
   Scope,
   Secret,
   Snapshot,
   Stray,
+  Swarm,
+  SwarmTask,
   setBudgetSchema,
   setSecretSchema,
   TakenSnapshot,
@@ -94,6 +107,8 @@ export interface CallOptions {
   readonly by?: Scope['kind'] | undefined;
   /** Whose quota what is made counts against; null for administrators and the daemon itself. */
   readonly owner?: string | null | undefined;
+  /** The session of agents that owns what is made, and whose places it takes. */
+  readonly session?: string | undefined;
   /** The run that what is made belongs to. */
   readonly runId?: string | undefined;
   readonly progress?: Progress;
@@ -109,6 +124,11 @@ export interface PushOptions extends CallOptions {
 
 export interface BuildOptions extends CallOptions {
   readonly onEvent?: (event: BuildEvent) => void;
+}
+
+export interface SwarmOptions extends CallOptions {
+  /** Told when a task has ended. */
+  readonly onTask?: (task: SwarmTask, done: number, total: number) => void;
 }
 
 /** What a registry has now. */
@@ -225,6 +245,14 @@ export interface Services {
   };
   readonly git: {
     status(ref: string, query: z.output<typeof gitStatusQuery>, options?: CallOptions): Promise<GitStatus>;
+    diff(ref: string, query: z.output<typeof gitDiffQuery>, options?: CallOptions): Promise<GitDiff>;
+    clone(ref: string, input: z.output<typeof gitCloneSchema>, options?: CallOptions): Promise<GitCloned>;
+    commit(
+      ref: string,
+      input: z.output<typeof gitCommitSchema>,
+      options?: CallOptions,
+    ): Promise<GitCommitted>;
+    push(ref: string, input: z.output<typeof gitPushSchema>, options?: CallOptions): Promise<GitPushed>;
     merge(
       into: string,
       input: z.output<typeof mergeCommitsSchema>,
@@ -248,6 +276,10 @@ export interface Services {
     removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void>;
   };
   readonly sessions: Sessions;
+  readonly swarms: {
+    prepare(input: z.output<typeof prepareSandboxSchema>, options?: CallOptions): Promise<PreparedSandbox>;
+    run(ref: string, input: z.output<typeof runSwarmSchema>, options?: SwarmOptions): Promise<Swarm>;
+  };
   readonly runs: RunService;
   /** For programs in sandboxes, with the token of their run. */
   readonly inside: InsideService;

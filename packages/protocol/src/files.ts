@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { guestPathSchema } from './processes.ts';
+import { flag } from './route-parts.ts';
 
 const ownerSchema = z
   .string()
@@ -8,7 +9,6 @@ const ownerSchema = z
     'must be `user` or `user:group`',
   );
 const modeSchema = z.string().regex(/^0?[0-7]{3,4}$/, 'must be octal, such as 644');
-const flag = z.enum(['true', 'false']).transform((text) => text === 'true');
 
 export const pathQuery = z.strictObject({ path: guestPathSchema });
 export const readFileQuery = z.strictObject({

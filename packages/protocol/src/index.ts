@@ -28,3 +28,4 @@ export * from './scopes.ts';
 export * from './sessions.ts';
 export * from './snapshots.ts';
 export * from './socket.ts';
+export * from './swarms.ts';

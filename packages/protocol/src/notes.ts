@@ -1,6 +1,5 @@
 import { z } from 'zod';
-
-const flag = z.enum(['true', 'false']).transform((text) => text === 'true');
+import { flag } from './route-parts.ts';
 
 /** `.md` may be left out. */
 export const notePathSchema = z.string().min(1).max(1024);

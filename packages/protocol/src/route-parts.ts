@@ -5,3 +5,6 @@ import { sandboxRefSchema } from './references.ts';
 export const sandbox = z.strictObject({ sandbox: sandboxRefSchema });
 
 export const list = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
+
+/** A boolean in a query. */
+export const flag = z.enum(['true', 'false']).transform((text) => text === 'true');

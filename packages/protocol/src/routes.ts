@@ -18,6 +18,7 @@ import { runRoutes } from './run-routes.ts';
 import { sandboxRoutes } from './sandbox-routes.ts';
 import { sessionRoutes } from './session-routes.ts';
 import { snapshotRoutes } from './snapshot-routes.ts';
+import { swarmRoutes } from './swarm-routes.ts';
 
 /** Every HTTP route: the server, the OpenAPI file, the SDK and the fuzzer read this table. Each subject has a file. */
 export const routes = {
@@ -31,6 +32,7 @@ export const routes = {
   ...branchRoutes,
   ...guardianRoutes,
   ...runHealthRoutes,
+  ...swarmRoutes,
   ...sessionRoutes,
   ...noteRoutes,
   ...gatewayRoutes,

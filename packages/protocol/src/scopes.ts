@@ -103,6 +103,8 @@ const isReading = (action: Action): boolean => {
  */
 export const fieldsOfAdmins: Readonly<Partial<Record<RouteName, readonly string[]>>> = {
   createSandbox: ['workspace', 'network.allow_host_ports', 'network.allow_inter_sandbox'],
+  // Notes are shared by the agents of every project.
+  runSwarm: ['notes'],
   setNetwork: ['allow_host_ports', 'allow_inter_sandbox'],
   forwardPort: ['host_port'],
 };

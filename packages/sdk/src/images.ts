@@ -1,6 +1,6 @@
 import type { BuildEvent, Image, PullEvent, PushEvent, RouteBody, RouteResult } from '@coppice/protocol';
-import { CoppiceError } from '@coppice/protocol/errors';
 import type { Caller, CallOptions } from './connection/caller.ts';
+import { lastEvent } from './connection/last-event.ts';
 import type { UploadBody } from './connection/transport.ts';
 
 type LayerEvent = Extract<PullEvent, { type: 'layer' }>;
@@ -46,12 +46,8 @@ export class Images {
    */
   async pull(name: string, { ifMissing = false, signal, onLayer }: PullOptions = {}): Promise<Image> {
     const body = { name, if_missing: ifMissing };
-    for await (const { data } of this.#caller.events('pullImage', { body, signal })) {
-      const event = JSON.parse(data) as PullEvent;
-      if (event.type === 'image') return event.image;
-      onLayer?.(event);
-    }
-    throw new CoppiceError('unavailable', `the daemon went away while it pulled ${name}`);
+    const events = this.#caller.events('pullImage', { body, signal });
+    return (await lastEvent<PullEvent, 'image'>(events, 'image', (layer) => onLayer?.(layer))).image;
   }
 
   /** Removes images that nothing stands on: those whose name went to a newer one, or all. */
@@ -113,12 +109,8 @@ export class Images {
       context === undefined
         ? {}
         : { context: (await this.#caller.call('sendBuildContext', { upload: context, signal })).id };
-    for await (const { data } of this.#caller.events('buildImage', { body: { ...body, ...sent }, signal })) {
-      const event = JSON.parse(data) as BuildEvent;
-      if (event.type === 'image') return event.image;
-      onEvent?.(event);
-    }
-    throw new CoppiceError('unavailable', `the daemon went away while it built ${body.name}`);
+    const events = this.#caller.events('buildImage', { body: { ...body, ...sent }, signal });
+    return (await lastEvent<BuildEvent, 'image'>(events, 'image', (event) => onEvent?.(event))).image;
   }
 
   /** Of a snapshot, or of a sandbox as it is now: its files on top of those of its image. */
@@ -129,12 +121,8 @@ export class Images {
   /** To a registry, under its own name or another. What the registry has already is not sent. */
   async push(image: string, { to, signal, onLayer }: PushOptions = {}): Promise<PushedImage> {
     const options = { params: { image }, body: to === undefined ? {} : { to }, signal };
-    for await (const { data } of this.#caller.events('pushImage', options)) {
-      const event = JSON.parse(data) as PushEvent;
-      if (event.type === 'pushed') return event;
-      onLayer?.(event);
-    }
-    throw new CoppiceError('unavailable', `the daemon went away while it pushed ${image}`);
+    const events = this.#caller.events('pushImage', options);
+    return lastEvent<PushEvent, 'pushed'>(events, 'pushed', (layer) => onLayer?.(layer));
   }
 
   /** As one tar that docker, podman and OCI tools read, and `import`. */

@@ -1,4 +1,4 @@
-import type { RouteBody, RouteQuery } from '@coppice/protocol';
+import type { RouteBody, RouteQuery, SwarmEvent } from '@coppice/protocol';
 import type { CallOptions } from './connection/caller.ts';
 
 /** What every process may be given. */
@@ -18,6 +18,11 @@ export type ForkOptions = RouteBody<'forkSandbox'> & CallOptions;
 export type RestoreOptions = Omit<RouteBody<'restoreSandbox'>, 'snapshot'> & CallOptions;
 export type DiffOptions = Omit<RouteQuery<'diff'>, 'from' | 'to'> & CallOptions;
 export type PatchOptions = Omit<RouteQuery<'diffPatch'>, 'from' | 'to'> & CallOptions;
+export type SwarmOptions = Omit<RouteBody<'runSwarm'>, 'tasks'> &
+  CallOptions & {
+    /** Told when a task has ended. */
+    readonly onEvent?: (event: Exclude<SwarmEvent, { type: 'swarm' }>) => void;
+  };
 export type MergeOptions = Omit<RouteBody<'merge'>, 'from'> & CallOptions;
 
 /** A command line for the shell of the sandbox, or a program with its arguments. */

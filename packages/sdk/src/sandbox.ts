@@ -10,9 +10,12 @@ import type {
   SandboxDetail,
   Sandbox as SandboxInfo,
   Snapshot,
+  Swarm,
+  SwarmEvent,
   TakenSnapshot,
 } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
+import { lastEvent } from './connection/last-event.ts';
 import { Files } from './files/files.ts';
 import { Git } from './git.ts';
 import { Jobs } from './jobs.ts';
@@ -24,6 +27,7 @@ import type {
   ProcessOptions,
   RestoreOptions,
   SnapshotOptions,
+  SwarmOptions,
 } from './options.ts';
 import { Ports } from './ports.ts';
 import type { ProcessStream } from './process-stream.ts';
@@ -165,6 +169,19 @@ export class Sandbox implements AsyncDisposable {
   merge(from: Sandbox | string, { signal, ...rest }: MergeOptions = {}): Promise<Merged> {
     const body = { from: typeof from === 'string' ? from : from.id, ...rest };
     return this.#caller.call('merge', { params: this.#params, body, signal });
+  }
+
+  /** Runs each task in its own fork of a snapshot (`golden` by default). A task that fails is an answer: look at `success`. */
+  async swarm(
+    tasks: RouteBody<'runSwarm'>['tasks'],
+    { signal, onEvent, ...rest }: SwarmOptions = {},
+  ): Promise<Swarm> {
+    const events = this.#caller.events('runSwarm', {
+      params: this.#params,
+      body: { tasks, ...rest },
+      signal,
+    });
+    return (await lastEvent<SwarmEvent, 'swarm'>(events, 'swarm', (event) => onEvent?.(event))).swarm;
   }
 
   async setNetwork(policy: RouteBody<'setNetwork'>, { signal }: CallOptions = {}): Promise<this> {

@@ -1,7 +1,26 @@
-import type { RouteQuery, Sandbox as SandboxInfo, UsageEntry } from '@coppice/protocol';
+import type {
+  PrepareEvent,
+  RouteBody,
+  RouteQuery,
+  Sandbox as SandboxInfo,
+  Snapshot,
+  UsageEntry,
+} from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
+import { lastEvent } from './connection/last-event.ts';
 import type { CreateOptions } from './options.ts';
 import { Sandbox } from './sandbox.ts';
+
+export type PrepareOptions = Omit<RouteBody<'prepareSandbox'>, 'name'> &
+  CallOptions & { readonly onProgress?: (message: string) => void };
+
+export interface Prepared {
+  readonly sandbox: Sandbox;
+  /** Named `golden`. */
+  readonly snapshot: Snapshot;
+  /** It was there already: nothing was run. */
+  readonly reused: boolean;
+}
 
 export class Sandboxes {
   readonly #caller: Caller;
@@ -13,6 +32,16 @@ export class Sandboxes {
   async create({ signal, ...body }: CreateOptions = {}): Promise<Sandbox> {
     const info = await this.#caller.call('createSandbox', { body, signal });
     return new Sandbox(this.#caller, info.id, info);
+  }
+
+  /** Creates a sandbox, sets it up and snapshots it as `golden`; called again it answers with what is there. */
+  async prepare(name: string, { signal, onProgress, ...rest }: PrepareOptions = {}): Promise<Prepared> {
+    const { sandbox, snapshot, reused } = await lastEvent<PrepareEvent, 'prepared'>(
+      this.#caller.events('prepareSandbox', { body: { name, ...rest }, signal }),
+      'prepared',
+      ({ message }) => onProgress?.(message),
+    );
+    return { sandbox: new Sandbox(this.#caller, sandbox.id, sandbox), snapshot, reused };
   }
 
   async list({ signal, ...query }: RouteQuery<'listSandboxes'> & CallOptions = {}): Promise<SandboxInfo[]> {

@@ -48,6 +48,8 @@ const commandGroups = {
     diff: () => import('./diff.ts'),
     merge: () => import('./merge.ts'),
     git: () => import('./git.ts'),
+    prepare: () => import('./prepare.ts'),
+    swarm: () => import('./swarm.ts'),
     tree: () => import('./tree.ts'),
   },
   'Moving to another machine': {

@@ -6,6 +6,8 @@ import { JobService } from '../inside/job-service.ts';
 import { TerminalService } from '../inside/terminal-service.ts';
 import { ModelAsker } from '../projects/model-asker.ts';
 import type { Services } from '../services.ts';
+import { PrepareService } from '../swarms/prepare-service.ts';
+import { SwarmService } from '../swarms/swarm-service.ts';
 import type { Rooms } from './rooms.ts';
 
 /** What the doors may call, and which room answers. */
@@ -61,6 +63,10 @@ export function servicesOf(rooms: Rooms): Services {
   rooms.judge.askBy(
     async (name, model, prompt) => (await models.ask(name, model, prompt, defaultProject)).text,
   );
+  const git = new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) });
+  const { notes, sessions } = rooms;
+  const prepare = new PrepareService({ ...inside, git, sessions });
+  const swarms = new SwarmService({ ...inside, notes, git, sessions });
   return {
     ...inside,
     compare: {
@@ -70,12 +76,16 @@ export function servicesOf(rooms: Rooms): Services {
       merge: (into, input, call) => merger.merge(into, input, call),
       lineage: (project) => lineage.lineage(project),
     },
-    git: new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) }),
+    git,
+    swarms: {
+      prepare: (input, call) => prepare.prepare(input, call),
+      run: (ref, input, call) => swarms.run(ref, input, call),
+    },
     jobs: new JobService(guests),
     terminals: new TerminalService(guests),
-    notes: rooms.notes,
+    notes,
     gateway: rooms.gatewayService,
-    sessions: rooms.sessions,
+    sessions,
     runs: rooms.runs,
     inside: rooms.inside,
     ports: rooms.ports,

@@ -20,6 +20,8 @@ export interface Call<N extends RouteName> {
   readonly signal: AbortSignal;
   /** Told how far a long operation is, where the door can pass that on. */
   readonly progress: Progress | undefined;
+  /** The session of agents that calls; only the MCP door has sessions. */
+  readonly session: string | undefined;
   /** The sequence number a reconnecting reader of server-sent events had seen. */
   readonly lastEventId: string | undefined;
 }

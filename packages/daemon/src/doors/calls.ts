@@ -29,6 +29,7 @@ export interface CallRest {
   readonly upload?: AsyncIterable<Uint8Array>;
   readonly signal: AbortSignal;
   readonly progress?: Progress | undefined;
+  readonly session?: string | undefined;
   readonly lastEventId?: string | undefined;
 }
 
@@ -70,7 +71,7 @@ export class Calls {
 
   run<N extends RouteName>(
     { name, principal, params, query }: Admitted<N>,
-    { body, upload = noBytes(), signal, progress, lastEventId }: CallRest,
+    { body, upload = noBytes(), signal, progress, session, lastEventId }: CallRest,
     socket?: MessageSocket,
   ): ReturnType<Handlers[N]> {
     const route: Route = routes[name];
@@ -83,6 +84,7 @@ export class Calls {
       upload,
       signal,
       progress,
+      session,
       lastEventId,
     };
     return handler(call, socket) as ReturnType<Handlers[N]>;

@@ -1,7 +1,8 @@
-import { type BuildEvent, CoppiceError } from '@coppice/protocol';
+import { type BuildEvent, CoppiceError, type SwarmEvent } from '@coppice/protocol';
 import type { LayerProgress, PushProgress } from '@coppice/runtime';
 import type { DoorServices } from '../door-services.ts';
 import type { CallOptions, Principal, Progress } from '../services.ts';
+import { once } from '../text/once.ts';
 import type { Handlers, ServerEvent } from './call.ts';
 import { execEvents } from './http/exec-events.ts';
 import { runOverSocket } from './http/exec-socket.ts';
@@ -19,15 +20,18 @@ const done = async (work: Promise<void>): Promise<Record<string, never>> => {
 const optionsOf = ({
   signal,
   progress,
+  session,
   principal,
 }: {
   signal: AbortSignal;
   progress: Progress | undefined;
+  session: string | undefined;
   principal: Principal | undefined;
 }): CallOptions => ({
   signal,
   by: principal?.scope.kind,
   owner: principal?.owner,
+  session,
   ...(progress === undefined ? {} : { progress }),
 });
 
@@ -44,10 +48,6 @@ const items = async <T>(work: Promise<T[]>): Promise<{ items: T[] }> => ({ items
 
 async function* numbered<T extends { seq: number }>(events: AsyncIterable<T>): AsyncIterable<ServerEvent> {
   for await (const event of events) yield { id: String(event.seq), data: event };
-}
-
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
-  yield bytes;
 }
 
 async function* plain(events: AsyncIterable<unknown>): AsyncIterable<ServerEvent> {
@@ -140,6 +140,10 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),
+  gitDiff: ({ params, query, signal }) => services.git.diff(params.sandbox, query, { signal }),
+  gitClone: ({ params, body, signal }) => services.git.clone(params.sandbox, body, { signal }),
+  gitCommit: ({ params, body, signal }) => services.git.commit(params.sandbox, body, { signal }),
+  gitPush: ({ params, body, signal }) => services.git.push(params.sandbox, body, { signal }),
   mergeCommits: ({ params, body, ...call }) => services.git.merge(params.sandbox, body, optionsOf(call)),
   runsHealth: async () => ({ items: services.runWatch.list() }),
   quarantineRun: ({ params, body, principal }) =>
@@ -180,6 +184,26 @@ export const createHandlers = (services: DoorServices): Handlers => ({
     services.forge.review(params.repository, params.pull, principal?.tokenId, body),
   listChecks: ({ params }) => items(services.forge.checks(params.repository, params.sha)),
   reportCheck: ({ params, body }) => done(services.forge.reportCheck(params.repository, body)),
+
+  prepareSandbox: async ({ body, ...call }) =>
+    progressEvents(
+      (report: (message: string) => void) =>
+        services.swarms.prepare(body, { ...optionsOf(call), progress: ({ message }) => report(message) }),
+      {
+        progress: (message) => ({ type: 'progress', message }),
+        result: (prepared) => ({ type: 'prepared', ...prepared }),
+      },
+    ),
+  runSwarm: async ({ params, body, ...call }) =>
+    progressEvents(
+      (report: (event: SwarmEvent) => void) =>
+        services.swarms.run(params.sandbox, body, {
+          ...optionsOf(call),
+          progress: ({ message }) => report({ type: 'progress', message }),
+          onTask: (task, done, total) => report({ type: 'task', task, done, total }),
+        }),
+      { progress: (event) => event, result: (swarm) => ({ type: 'swarm', swarm }) },
+    ),
 
   listSessions: () => items(services.sessions.list()),
   adoptSandbox: ({ params, body }) => services.sessions.adopt(params.sandbox, body.session, body.force),

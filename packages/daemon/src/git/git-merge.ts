@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { CoppiceError, type MergedCommits, type mergeCommitsSchema } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { GitRepository } from './git-repository.ts';
+import { agent, type GitRepository } from './git-repository.ts';
 
 export type MergeStrategy = z.output<typeof mergeCommitsSchema>['strategy'];
 type MergedSource = MergedCommits['sources'][number];
@@ -231,9 +231,9 @@ const conflictIn = (files: string[]): Pick<MergeConflict, 'error' | 'files'> => 
 
 /** Merge commits have a committer too. */
 const identity = {
-  GIT_COMMITTER_NAME: 'Coppice agent',
-  GIT_COMMITTER_EMAIL: 'agent@coppice.invalid',
-  GIT_AUTHOR_NAME: 'Coppice agent',
-  GIT_AUTHOR_EMAIL: 'agent@coppice.invalid',
+  GIT_COMMITTER_NAME: agent.name,
+  GIT_COMMITTER_EMAIL: agent.email,
+  GIT_AUTHOR_NAME: agent.name,
+  GIT_AUTHOR_EMAIL: agent.email,
   GIT_EDITOR: 'true',
 };

@@ -24,8 +24,8 @@ export interface GitResult {
   readonly cut: boolean;
 }
 
-/** Why git failed, where its words tell. */
-export type GitTrouble = 'no_repository' | 'login' | 'network' | 'exists' | 'other';
+/** Why git failed, where its words tell. An error has it as `details.trouble`. */
+type GitTrouble = 'no_repository' | 'login' | 'network' | 'exists' | 'other';
 
 /** Runs a command in the sandbox of a repository. */
 export type RunInSandbox = (command: z.input<typeof execSchema>) => Promise<ExecResult>;
@@ -37,6 +37,9 @@ const hints: Readonly<Record<GitTrouble, string>> = {
   exists: 'Give a path that is not there yet.',
   other: 'Read what git says, settle it in the sandbox, then call again.',
 };
+
+/** Who commits where nobody else is configured. */
+export const agent = { name: 'Coppice agent', email: 'agent@coppice.invalid' } as const;
 
 const outputBytes = 4 * 1024 * 1024;
 
@@ -86,18 +89,28 @@ export class GitRepository {
     const trouble = troubleIn(output);
     if (trouble === 'no_repository')
       return new CoppiceError('not_found', `${this.path} is not a git repository`, {
-        hint: this.hint(trouble),
+        hint: hints[trouble],
+        details: { trouble },
       });
     return new CoppiceError(
       'conflict',
       `git ${what} failed in ${this.path} (exit code ${exitCode}): ${output}`,
-      { hint: this.hint(trouble) },
+      { hint: hints[trouble], details: { trouble } },
     );
   }
 
-  /** What to do next; a door may have better words for those who use it. */
-  protected hint(trouble: GitTrouble): string {
-    return hints[trouble];
+  /** Undefined where HEAD is on no branch. */
+  async branch(): Promise<string | undefined> {
+    const { exitCode, stdout } = await this.try(['symbolic-ref', '--short', '--quiet', 'HEAD']);
+    return exitCode === 0 ? stdout.trim() : undefined;
+  }
+
+  /** Commits need an author; one that is configured is left alone. */
+  async ensureAuthor(): Promise<void> {
+    const email = await this.try(['config', 'user.email']);
+    if (email.exitCode === 0) return;
+    await this.run(['config', 'user.name', agent.name]);
+    await this.run(['config', 'user.email', agent.email]);
   }
 
   async #exec(args: readonly string[], options: GitOptions, timeoutSecs: number): Promise<ExecResult> {

@@ -113,9 +113,41 @@ export class Sessions {
       return await work();
     } finally {
       this.#released += 1;
-      const left = (this.#reserved.get(session) ?? count) - count;
-      if (left > 0) this.#reserved.set(session, left);
-      else this.#reserved.delete(session);
+      this.#release(session, count);
+    }
+  }
+
+  #release(session: string, count: number): void {
+    const left = (this.#reserved.get(session) ?? count) - count;
+    if (left > 0) this.#reserved.set(session, left);
+    else this.#reserved.delete(session);
+  }
+
+  /**
+   * For workers that are destroyed when the work ends. They belong to a session of their own, which is live for as long: they
+   * take no place of the session that asks for them, and nobody adopts them meanwhile. A session has no more than `most` at once.
+   */
+  async withWorkers<T>(
+    session: string,
+    count: number,
+    most: number,
+    work: (owner: string) => Promise<T>,
+  ): Promise<T> {
+    const owner = `${session}.swarm`;
+    const busy = this.#reserved.get(owner) ?? 0;
+    if (busy + count > most)
+      throw new CoppiceError(
+        'limit_reached',
+        `the session ${session} has swarms with ${busy} workers at work, and may have ${most} workers at once`,
+        { hint: 'Wait for them to end, or run fewer tasks.', details: { busy, limit: most } },
+      );
+    const leave = this.enter(owner);
+    this.#reserved.set(owner, busy + count);
+    try {
+      return await work(owner);
+    } finally {
+      this.#release(owner, count);
+      leave();
     }
   }
 

@@ -1,9 +1,9 @@
 import { CoppiceError, type ExecResult, exitSchema, type RanOut } from '@coppice/protocol';
 import { z } from 'zod';
 import { unfinishedTail } from '../../inside/output-text.ts';
+import { inShell } from '../../inside/shell-command.ts';
 import { startWithin } from '../../text/estimate-tokens.ts';
 import { bytesPerToken, headAndTail, shareTokens, textTokens } from './answer-size.ts';
-import { inShell } from './guest-shell.ts';
 import type { ToolContext } from './tool-context.ts';
 
 /** As much as is kept to be read later where the answer has only the first part of it. */
@@ -90,6 +90,16 @@ export const runCommand = async (
   context.secrets.addEnvironment(request.env ?? {});
   // Before it is cut, and before the rest goes into a file that a snapshot would hold.
   const done = context.secrets.redactAll(await run(context, id, request));
+  return { timedOut: done.timed_out, result: await cutResult(context, id, done, request) };
+};
+
+/** What an answer shows of a command that has ended; the rest goes into a file. */
+export const cutResult = async (
+  context: ToolContext,
+  id: string,
+  done: ExecResult,
+  request: Pick<CommandRequest, 'max_output_bytes' | 'tokens' | 'rest'>,
+): Promise<CommandResult> => {
   const spool = new Spool(context, id, request);
   const shares = shareTokens(done.stdout, done.stderr, request.tokens ?? textTokens);
   const stdout = await spool.cut(
@@ -101,19 +111,16 @@ export const runCommand = async (
     shares[1],
   );
   return {
-    timedOut: done.timed_out,
-    result: {
-      exit_code: exitCodeOf(done),
-      stdout: stdout.text,
-      stderr: stderr.text,
-      ...(stdout.base64 === undefined ? {} : { stdout_base64: stdout.base64 }),
-      ...(stderr.base64 === undefined ? {} : { stderr_base64: stderr.base64 }),
-      truncated: stdout.cut || stderr.cut,
-      ...(stdout.file === undefined ? {} : { stdout_file: stdout.file }),
-      ...(stderr.file === undefined ? {} : { stderr_file: stderr.file }),
-      duration_ms: done.duration_ms,
-      ...(done.ran_out === undefined ? {} : { ran_out: done.ran_out, note: ranOutNotes[done.ran_out] }),
-    },
+    exit_code: exitCodeOf(done),
+    stdout: stdout.text,
+    stderr: stderr.text,
+    ...(stdout.base64 === undefined ? {} : { stdout_base64: stdout.base64 }),
+    ...(stderr.base64 === undefined ? {} : { stderr_base64: stderr.base64 }),
+    truncated: stdout.cut || stderr.cut,
+    ...(stdout.file === undefined ? {} : { stdout_file: stdout.file }),
+    ...(stderr.file === undefined ? {} : { stderr_file: stderr.file }),
+    duration_ms: done.duration_ms,
+    ...(done.ran_out === undefined ? {} : { ran_out: done.ran_out, note: ranOutNotes[done.ran_out] }),
   };
 };
 
@@ -140,7 +147,7 @@ class Spool {
   readonly #rest: RestPlace | undefined;
   readonly #stamp = `${Date.now().toString(36)}-${Math.floor(Math.random() * 36 ** 4).toString(36)}`;
 
-  constructor(context: ToolContext, id: string, request: CommandRequest) {
+  constructor(context: ToolContext, id: string, request: Pick<CommandRequest, 'max_output_bytes' | 'rest'>) {
     this.#context = context;
     this.#id = id;
     this.#limitBytes = request.max_output_bytes;

@@ -1,11 +1,7 @@
-import { isAbsolute, posix } from 'node:path';
 import { environmentSchema, guestPathSchema, sandboxRefSchema, workDirectory } from '@coppice/protocol';
 import { z } from 'zod';
 
 export { workDirectory };
-
-export const guestPath = (path: string): string =>
-  isAbsolute(path) ? path : posix.normalize(posix.join(workDirectory, path));
 
 /** Parameters that many tools share, each with the words that an agent reads. */
 export const workspaceId = sandboxRefSchema.describe('Id or name of the workspace.');

@@ -4,7 +4,6 @@ import { CoppiceError, documentBytes, permits, sessionNameSchema } from '@coppic
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
 import type { FastifyRequest } from 'fastify';
-import { KeyedLock } from '../../journal/keyed-lock.ts';
 import { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import type { Principal, Services } from '../../services.ts';
 import type { Calls } from '../calls.ts';
@@ -48,7 +47,6 @@ export const registerMcp = async (door: HttpServer, options: RegisterMcpOptions)
       'transfer directory',
       '`transfer_dir` in config.json',
     ),
-    preparing: new KeyedLock(),
   };
   const toolSets = new Map<string, ToolSet>();
   /** Tokens of one kind may do the same, each to its own. */

@@ -8,7 +8,6 @@ import {
   type Sandbox,
   type Snapshot,
 } from '@coppice/protocol';
-import type { KeyedLock } from '../../journal/keyed-lock.ts';
 import type { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import { Secrets } from '../../redaction/secrets.ts';
 import type { Principal, Progress, Services } from '../../services.ts';
@@ -22,8 +21,6 @@ export interface McpParts {
   readonly services: Services;
   readonly calls: Calls;
   readonly transfers: ConfinedDirectory;
-  /** By the name of the workspace that is prepared. */
-  readonly preparing: KeyedLock;
 }
 
 export interface Caller {
@@ -43,7 +40,6 @@ const heartbeatMs = 5_000;
 
 /** One call of a tool: who calls, what they may reach, and all that the tool may do. */
 export class ToolContext {
-  readonly preparing: KeyedLock;
   readonly session: string;
   readonly signal: AbortSignal;
   readonly report: (message: string, fraction?: number) => void;
@@ -58,7 +54,6 @@ export class ToolContext {
     this.#parts = parts;
     this.#principal = caller.principal;
     this.#actions = new Set(actions);
-    this.preparing = parts.preparing;
     this.session = caller.session;
     this.signal = caller.signal;
     this.report = (message, fraction) => caller.report(this.secrets.redact(message), fraction);
@@ -92,6 +87,7 @@ export class ToolContext {
       body,
       signal: this.signal,
       progress,
+      ...(this.#hasSessions ? { session: this.session } : {}),
       ...(upload === undefined ? {} : { upload }),
     });
   }

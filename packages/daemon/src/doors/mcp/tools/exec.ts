@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError, environmentPatchSchema, type JobLogBody } from '@coppice/protocol';
 import { z } from 'zod';
+import { inShell } from '../../../inside/shell-command.ts';
 import { headAndTail, shareTokens, textTokens } from '../answer-size.ts';
 import { commandResultSchema, exitCodeOf, runCommand } from '../command-result.ts';
 import { commandLine, environment, maxOutputBytes, timeoutSecs, workdir, workspaceId } from '../fields.ts';
-import { inShell } from '../guest-shell.ts';
 import { defineTool, outward, readOnly, replacing, settling, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 

@@ -1,7 +1,8 @@
 import { CoppiceError, editFileSchema, writeFileQuery } from '@coppice/protocol';
 import type { ContentBlock } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import { filePath, guestPath, workDirectory, workspaceId } from '../fields.ts';
+import { guestPath } from '../../../inside/shell-command.ts';
+import { filePath, workDirectory, workspaceId } from '../fields.ts';
 import { readGuestFile } from '../guest-file.ts';
 import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
 

@@ -63,7 +63,7 @@ const forkNow = (context: ToolContext, source: Sandbox, fork: NewForks): Promise
   );
 
 /** Grows forks that this session owns. */
-export const growForks = async (context: ToolContext, snapshot: Snapshot, fork: NewForks): Promise<Forked> =>
+const growForks = async (context: ToolContext, snapshot: Snapshot, fork: NewForks): Promise<Forked> =>
   context.withRoom(fork.count, () =>
     context.call(
       'forkSnapshot',

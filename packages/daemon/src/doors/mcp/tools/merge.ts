@@ -1,9 +1,7 @@
-import { mergeStrategies } from '@coppice/protocol';
+import { type MergedCommits, mergeStrategies } from '@coppice/protocol';
 import { z } from 'zod';
-import type { CallInput } from '../../calls.ts';
 import { repositoryPath, workspaceId } from '../fields.ts';
 import { defineTool, type Tool, unbounded } from '../tool.ts';
-import type { ToolContext } from '../tool-context.ts';
 
 export const mergeStrategy = z
   .enum(mergeStrategies)
@@ -26,33 +24,20 @@ export const mergeOutput = z.object({
   conflicts: z.array(z.object({ source_id: z.string(), error: z.string(), files: z.array(z.string()) })),
 });
 
-/** Brings commits of workspaces into another; the caller made sure that all of them are this session's own. */
-export const mergeWorkspaces = async (
-  context: ToolContext,
-  target: string,
-  body: CallInput<'mergeCommits'>['body'],
-): Promise<z.infer<typeof mergeOutput>> => {
-  if (body.from.length === 0)
-    return {
-      success: true,
-      strategy: body.strategy ?? 'sequential',
-      total_commits_applied: 0,
-      merged_sources: [],
-      conflicts: [],
-    };
-  const { success, strategy, commits, sources, conflicts } = await context.call(
-    'mergeCommits',
-    { params: { sandbox: target }, body },
-    { progress: ({ message, fraction }) => context.report(message, fraction) },
-  );
-  return {
-    success,
-    strategy,
-    total_commits_applied: commits,
-    merged_sources: sources.map(({ sandbox_id: source_id, ...source }) => ({ source_id, ...source })),
-    conflicts: conflicts.map(({ sandbox_id: source_id, ...conflict }) => ({ source_id, ...conflict })),
-  };
-};
+/** A merge as agents know it. */
+export const mergeView = ({
+  success,
+  strategy,
+  commits,
+  sources,
+  conflicts,
+}: MergedCommits): z.infer<typeof mergeOutput> => ({
+  success,
+  strategy,
+  total_commits_applied: commits,
+  merged_sources: sources.map(({ sandbox_id: source_id, ...source }) => ({ source_id, ...source })),
+  conflicts: conflicts.map(({ sandbox_id: source_id, ...conflict }) => ({ source_id, ...conflict })),
+});
 
 const merge = defineTool({
   name: 'workspace_merge',
@@ -86,14 +71,20 @@ const merge = defineTool({
   run: async (context, input) => {
     const target = context.ownSandbox(input.target_workspace);
     const sources = input.source_workspaces.map((ref) => context.ownSandbox(ref));
-    return context.during('merging', () =>
-      mergeWorkspaces(context, target.id, {
-        from: sources.map(({ id }) => id),
-        strategy: input.strategy,
-        path: input.path,
-        ...(input.commit_message === undefined ? {} : { message: input.commit_message }),
-      }),
+    const body = {
+      from: sources.map(({ id }) => id),
+      strategy: input.strategy,
+      path: input.path,
+      message: input.commit_message,
+    };
+    const merged = await context.during('merging', () =>
+      context.call(
+        'mergeCommits',
+        { params: { sandbox: target.id }, body },
+        { progress: ({ message, fraction }) => context.report(message, fraction) },
+      ),
     );
+    return mergeView(merged);
   },
 });
 

@@ -1,8 +1,9 @@
 import { CoppiceError, type Diff } from '@coppice/protocol';
 import { z } from 'zod';
+import { guestPath } from '../../../inside/shell-command.ts';
 import { estimateTokens } from '../../../text/estimate-tokens.ts';
 import { textTokens } from '../answer-size.ts';
-import { filePath, guestPath, workspaceId } from '../fields.ts';
+import { filePath, workspaceId } from '../fields.ts';
 import { defineTool, readOnly, type Tool, unbounded } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
 

@@ -1,18 +1,22 @@
-import { CoppiceError } from '@coppice/protocol';
-import { guestPath, workDirectory } from './fields.ts';
+import { isAbsolute, posix } from 'node:path';
+import { CoppiceError, workDirectory } from '@coppice/protocol';
 
-export interface ShellCommand {
+/** A relative path starts at the work directory. */
+export const guestPath = (path: string): string =>
+  isAbsolute(path) ? path : posix.normalize(posix.join(workDirectory, path));
+
+interface ShellCommand {
   readonly command: string[];
   readonly cwd: string | undefined;
 }
 
-/** An image of others may have no bash, and no such directory; then its own shell runs where its user starts. */
+/** An image may lack bash and the work directory; then its own shell runs where its user starts. */
 const choose = 'if [ -x /bin/bash ]; then exec /bin/bash -c "$0"; fi; exec /bin/sh -c "$0"';
 const enter = `cd ${workDirectory} 2>/dev/null; `;
 
 /**
- * Runs a command line as agents expect it: in bash, in the working directory. Most images have both, so that is tried first;
- * what could not be started did nothing, and is started the careful way.
+ * Runs a command line as agents expect it: in bash, in the work directory. Most images have both, so that is tried first. A
+ * command that could not be started has done nothing, and is started again the careful way.
  */
 export const inShell = async <T>(
   commandLine: string,
