@@ -64,7 +64,9 @@ const tools: readonly Tool[] = [
 
 /** The tools that the conformance suite asks for, behind the daemon's own protocol code. */
 export const conformanceServer = (): Server => {
-  const parts = { services: { sessions: { enter: () => () => undefined } } } as unknown as McpParts;
+  const parts = {
+    services: { sessions: { begin: async () => undefined, end: async () => undefined } },
+  } as unknown as McpParts;
   const toolSet = new ToolSet(tools, true);
   return createServer(async (request, response) => {
     const body = request.method === 'POST' ? await json(request) : undefined;

@@ -5,7 +5,7 @@ import { furnishRooms, type Rooms } from './compose/rooms.ts';
 import { servicesOf } from './compose/services.ts';
 import { homeToken } from './config/home-token.ts';
 import { backupOf } from './db/backup.ts';
-import type { DoorServices } from './door-services.ts';
+import { type DoorServices, doorServicesOf } from './door-services.ts';
 import type { Housekeeper } from './host/housekeeper.ts';
 import type { MetricsService } from './host/metrics-service.ts';
 import { Recovery } from './journal/recovery.ts';
@@ -32,7 +32,7 @@ export class Daemon {
       services,
       mayDie: (point) => kernel.journal.step(point),
     });
-    this.services = { ...services, projects: this.#projects };
+    this.services = doorServicesOf({ ...services, projects: this.#projects });
     this.#housekeeper = startChores(kernel, rooms, this.#projects, recovered);
     rooms.feed.start();
   }

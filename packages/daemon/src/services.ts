@@ -275,7 +275,7 @@ export interface Services {
     listBudgets(): Promise<Budget[]>;
     removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void>;
   };
-  readonly sessions: Sessions;
+  readonly sessions: Pick<Sessions, 'list' | 'adopt' | 'begin' | 'end'>;
   readonly swarms: {
     prepare(input: z.output<typeof prepareSandboxSchema>, options?: CallOptions): Promise<PreparedSandbox>;
     run(ref: string, input: z.output<typeof runSwarmSchema>, options?: SwarmOptions): Promise<Swarm>;

@@ -14,7 +14,7 @@ import type { Rooms } from './rooms.ts';
 export function servicesOf(rooms: Rooms): Services {
   const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
   const { compare, merger, lineage, images, commits } = rooms;
-  const { exec } = rooms;
+  const { exec, notes, sessions } = rooms;
   const files = new FileService(guests);
   const inside = {
     sandboxes: {
@@ -22,7 +22,7 @@ export function servicesOf(rooms: Rooms): Services {
       projectOfRun: (runId) => sandboxes.projectOfRun(runId),
       peek: (ref) => sandboxes.peek(ref),
       environment: (ref) => sandboxes.environment(ref),
-      create: (input, call) => sandboxes.create(input, call),
+      create: (input, call) => sessions.making(call?.session, 1, input, (own) => sandboxes.create(own, call)),
       list: (query) => sandboxes.list(query),
       get: (ref) => sandboxes.get(ref),
       usage: (project) => sandboxes.usage(project),
@@ -42,8 +42,10 @@ export function servicesOf(rooms: Rooms): Services {
       update: (ref, input) => snapshots.update(ref, input),
       delete: (ref, sandboxRef) => snapshots.delete(ref, sandboxRef),
       restore: (ref, input, call) => restorer.restore(ref, input, call),
-      forkSnapshot: (ref, input, call) => forks.forkSnapshot(ref, input, call),
-      forkSandbox: (ref, input, call) => forks.forkSandbox(ref, input, call),
+      forkSnapshot: (ref, input, call) =>
+        sessions.making(call?.session, input.count, input, (own) => forks.forkSnapshot(ref, own, call)),
+      forkSandbox: (ref, input, call) =>
+        sessions.making(call?.session, input.count, input, (own) => forks.forkSandbox(ref, own, call)),
       export: (ref, options) => exporter.export(ref, options),
       import: (file, input, call) => importer.import(file, input, call),
     },
@@ -64,8 +66,7 @@ export function servicesOf(rooms: Rooms): Services {
     async (name, model, prompt) => (await models.ask(name, model, prompt, defaultProject)).text,
   );
   const git = new GitService({ exec, files, peek: (ref) => sandboxes.peek(ref) });
-  const { notes, sessions } = rooms;
-  const prepare = new PrepareService({ ...inside, git, sessions });
+  const prepare = new PrepareService({ ...inside, git });
   const swarms = new SwarmService({ ...inside, notes, git, sessions });
   return {
     ...inside,

@@ -45,63 +45,68 @@ export class Calls {
     this.#handlers = handlers;
   }
 
-  admit<N extends RouteName>(
+  async admit<N extends RouteName>(
     principal: Principal | undefined,
     name: N,
     params: unknown,
     query: unknown,
-  ): Admitted<N> {
+  ): Promise<Admitted<N>> {
     const route: Route = routes[name];
     this.#gate.assertMay(principal, name);
     const parsed = parse(route.params, params, 'path');
-    const reached = this.#reached(principal, route.params, parsed);
+    const reached = await this.#reached(principal, route.params, parsed);
     if (route.query === undefined && Object.keys((query ?? {}) as object).length > 0)
       throw new CoppiceError('invalid_argument', 'this call takes no query parameters');
     return {
       name,
       principal,
       params: reached as Call<N>['params'],
-      query: this.#reached(
+      query: (await this.#reached(
         principal,
         route.query,
         parse(route.query, query ?? {}, 'query'),
-      ) as Call<N>['query'],
+      )) as Call<N>['query'],
     };
   }
 
-  run<N extends RouteName>(
+  async run<N extends RouteName>(
     { name, principal, params, query }: Admitted<N>,
     { body, upload = noBytes(), signal, progress, session, lastEventId }: CallRest,
     socket?: MessageSocket,
-  ): ReturnType<Handlers[N]> {
+  ): Promise<Awaited<ReturnType<Handlers[N]>>> {
     const route: Route = routes[name];
     const handler = this.#handlers[name] as unknown as AnyHandler;
     const call = {
       principal,
       params,
       query,
-      body: this.#body(principal, name, route, body),
+      body: await this.#body(principal, name, route, body),
       upload,
       signal,
       progress,
       session,
       lastEventId,
     };
-    return handler(call, socket) as ReturnType<Handlers[N]>;
+    return (await handler(call, socket)) as Awaited<ReturnType<Handlers[N]>>;
   }
 
   /** A reference that somebody gives outside of a call, as services take it. */
-  refer(principal: Principal, kind: ReferenceKind, ref: string): string {
+  refer(principal: Principal, kind: ReferenceKind, ref: string): Promise<string> {
     return this.#gate.refer(principal, kind, ref);
   }
 
   /** The one project that a token reaches; undefined for an administrator's. */
-  projectFor(principal: Principal): string | undefined {
+  projectFor(principal: Principal): Promise<string | undefined> {
     return this.#gate.projectFor(principal);
   }
 
-  #body(principal: Principal | undefined, name: RouteName, route: Route, body: unknown): unknown {
-    const parsed = this.#reached(principal, route.body, parse(route.body, body ?? {}, 'body'));
+  async #body(
+    principal: Principal | undefined,
+    name: RouteName,
+    route: Route,
+    body: unknown,
+  ): Promise<unknown> {
+    const parsed = await this.#reached(principal, route.body, parse(route.body, body ?? {}, 'body'));
     if (principal?.scope.kind === 'admin') return parsed;
     for (const path of fieldsOfAdmins[name] ?? [])
       if (asksFor(parsed, path.split('.')))
@@ -112,7 +117,11 @@ export class Calls {
   }
 
   /** With every reference in it as services take it, and the project of the token where none is named. */
-  #reached(principal: Principal | undefined, schema: z.ZodType | undefined, value: unknown): unknown {
+  async #reached(
+    principal: Principal | undefined,
+    schema: z.ZodType | undefined,
+    value: unknown,
+  ): Promise<unknown> {
     if (principal === undefined || principal.scope.kind === 'admin' || schema === undefined) return value;
     const fields = referenceFields(schema);
     if (fields.length === 0) return value;
@@ -121,9 +130,11 @@ export class Calls {
     for (const { name, kind, isList } of fields) {
       const ref = given[name];
       if (isList && Array.isArray(ref))
-        changed[name] = ref.map((item) => this.#gate.refer(principal, kind, item as string));
-      else if (typeof ref === 'string') changed[name] = this.#gate.refer(principal, kind, ref);
-      else if (kind === 'project') changed[name] = this.#gate.projectFor(principal);
+        changed[name] = await Promise.all(
+          ref.map((item) => this.#gate.refer(principal, kind, item as string)),
+        );
+      else if (typeof ref === 'string') changed[name] = await this.#gate.refer(principal, kind, ref);
+      else if (kind === 'project') changed[name] = await this.#gate.projectFor(principal);
     }
     return { ...given, ...changed };
   }

@@ -15,11 +15,11 @@ import type { RateLimiter } from '../tokens/rate-limiter.ts';
 export interface GateOptions {
   readonly rateLimiter: RateLimiter;
   /** Whose secret this is; undefined when nobody’s. The key of a page counts only together with its cookie. */
-  readonly authenticate: (secret: string, cookie: string | undefined) => Principal | undefined;
+  readonly authenticate: (secret: string, cookie: string | undefined) => Promise<Principal | undefined>;
   /** What that is and belongs to, by any reference that services take; undefined where there is nothing. */
-  readonly sandbox: (ref: string) => Belonging | undefined;
-  readonly snapshot: (ref: string) => Belonging | undefined;
-  readonly projectOfRun: (runId: string) => string | undefined;
+  readonly sandbox: (ref: string) => Promise<Belonging | undefined>;
+  readonly snapshot: (ref: string) => Promise<Belonging | undefined>;
+  readonly projectOfRun: (runId: string) => Promise<string | undefined>;
 }
 
 /** Where a call comes from. The socket of the home is root's alone, so strangers cannot use up what it may do. */
@@ -40,8 +40,8 @@ export class Gate {
   }
 
   /** Whose token this is; counts the call. Needs nothing but the head of a request. */
-  enter({ secret, cookie }: Shown, origin: Origin): Principal {
-    const principal = secret === undefined ? undefined : this.#options.authenticate(secret, cookie);
+  async enter({ secret, cookie }: Shown, origin: Origin): Promise<Principal> {
+    const principal = secret === undefined ? undefined : await this.#options.authenticate(secret, cookie);
     if (principal !== undefined) {
       this.#options.rateLimiter.take(principal.tokenId);
       return principal;
@@ -70,16 +70,16 @@ export class Gate {
    * The reference as services take it, or a refusal: names are looked up in the project of the token, and what it does not reach is
    * refused alike whether it exists or not.
    */
-  refer(principal: Principal | undefined, kind: ReferenceKind, ref: string): string {
+  async refer(principal: Principal | undefined, kind: ReferenceKind, ref: string): Promise<string> {
     const scope = principal?.scope;
     if (scope === undefined || scope.kind === 'admin') return ref;
-    const project = this.#projectOf(scope);
+    const project = await this.#projectOf(scope);
     if (kind === 'project') {
       if (project === ref) return ref;
       throw new CoppiceError('forbidden', `this token reaches the project ${project} only`);
     }
     const qualified = qualify(ref, kind, project);
-    const found = this.#find(kind, qualified);
+    const found = await this.#find(kind, qualified);
     if (found !== undefined && reaches(scope, found)) return qualified;
     if (scope.kind !== 'project') {
       // Which snapshots a sandbox may be made into is for the restore itself to say: what it grew from is another's.
@@ -91,7 +91,7 @@ export class Gate {
   }
 
   /** What stands for a project that a call leaves out; undefined where every project is meant. */
-  projectFor(principal: Principal | undefined): string | undefined {
+  async projectFor(principal: Principal | undefined): Promise<string | undefined> {
     return principal === undefined || principal.scope.kind === 'admin'
       ? undefined
       : this.#projectOf(principal.scope);
@@ -114,18 +114,18 @@ export class Gate {
     this.#options.rateLimiter.charge(principal.tokenId, bytes);
   }
 
-  #find(kind: ReferenceKind, ref: string): Belonging | undefined {
-    const snapshot = kind === 'sandbox' ? undefined : this.#options.snapshot(ref);
+  async #find(kind: ReferenceKind, ref: string): Promise<Belonging | undefined> {
+    const snapshot = kind === 'sandbox' ? undefined : await this.#options.snapshot(ref);
     return snapshot ?? (kind === 'snapshot' ? undefined : this.#options.sandbox(ref));
   }
 
-  #projectOf(scope: Exclude<Scope, { kind: 'admin' }>): string {
+  async #projectOf(scope: Exclude<Scope, { kind: 'admin' }>): Promise<string> {
     if (scope.kind === 'project') return scope.project;
     if (scope.kind === 'branch') return defaultProject;
     const project =
       scope.kind === 'run'
-        ? this.#options.projectOfRun(scope.runId)
-        : this.#options.sandbox(scope.sandboxId)?.project;
+        ? await this.#options.projectOfRun(scope.runId)
+        : (await this.#options.sandbox(scope.sandboxId))?.project;
     return project ?? defaultProject;
   }
 }

@@ -145,7 +145,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   gitCommit: ({ params, body, signal }) => services.git.commit(params.sandbox, body, { signal }),
   gitPush: ({ params, body, signal }) => services.git.push(params.sandbox, body, { signal }),
   mergeCommits: ({ params, body, ...call }) => services.git.merge(params.sandbox, body, optionsOf(call)),
-  runsHealth: async () => ({ items: services.runWatch.list() }),
+  runsHealth: () => items(services.runWatch.list()),
   quarantineRun: ({ params, body, principal }) =>
     services.runWatch.quarantine(params.run, body.reason, principal?.tokenId),
   clearRun: ({ params, body, principal }) =>
@@ -154,7 +154,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   conductor: () => services.guardian.conductor(),
   intervene: ({ params, body, principal }) =>
     services.guardian.intervene(params.run, body, principal?.tokenId),
-  listInterventions: async ({ params }) => ({ items: services.guardian.list(params.run) }),
+  listInterventions: ({ params }) => items(services.guardian.list(params.run)),
   revertIntervention: ({ params, principal }) =>
     services.guardian.revert(params.intervention, principal?.tokenId),
   guardianDryRun: ({ params, body }) => services.guardian.dryRun(params.run, body.rules),

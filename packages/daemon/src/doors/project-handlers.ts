@@ -40,7 +40,7 @@ type ProjectHandlers = Pick<
 export function projectHandlers(services: DoorServices): ProjectHandlers {
   const { service, evaluator, production, snapshots, notifier, finder } = services.projects;
   return {
-    listProjects: async () => ({ items: service.list() }),
+    listProjects: async () => ({ items: await service.list() }),
     summariseProjects: async () => service.summary(),
     compareProjects: async ({ query }) => service.compare(query.a, query.b),
     createProject: async ({ body }) => service.create(body),
@@ -50,14 +50,14 @@ export function projectHandlers(services: DoorServices): ProjectHandlers {
     deployAgent: ({ params, body }) => service.deploy(params.project, body),
     changeAgent: async ({ params, body }) => service.changeAgent(params.project, params.agent, body.status),
     runAgent: async ({ params }) => service.run(params.project, params.agent),
-    listProjectRuns: async ({ params }) => ({ items: service.runs(params.project) }),
+    listProjectRuns: async ({ params }) => ({ items: await service.runs(params.project) }),
     reportMetric: async ({ params, body }) => service.report(params.project, body),
     writeProjectNote: async ({ params, body }) => {
-      service.note(params.project, body);
+      await service.note(params.project, body);
       return {};
     },
-    listLedger: async ({ params, query }) => ({ items: service.ledger(params.project, query) }),
-    evaluateProject: ({ params, body }) => evaluator.evaluate(finder.get(params.project), body),
+    listLedger: async ({ params, query }) => ({ items: await service.ledger(params.project, query) }),
+    evaluateProject: async ({ params, body }) => evaluator.evaluate(await finder.get(params.project), body),
     promoteProject: ({ params, body, principal }) =>
       production.promote(params.project, body.digest, principal?.tokenId ?? 'home'),
     startExperiment: ({ params, body }) => service.startExperiment(params.project, body),
@@ -65,20 +65,20 @@ export function projectHandlers(services: DoorServices): ProjectHandlers {
     completeExperiment: async ({ params, body }) => service.complete(params.project, params.experiment, body),
     scoreTrial: async ({ params, body }) => service.score(params.project, params.experiment, body),
     takeProjectSnapshot: ({ params, body }) => snapshots.take(params.project, body.name),
-    listProjectSnapshots: async ({ params }) => ({ items: snapshots.list(params.project) }),
+    listProjectSnapshots: async ({ params }) => ({ items: await snapshots.list(params.project) }),
     restoreProjectSnapshot: async ({ params }) => {
       await snapshots.restore(params.project, params.snapshot);
       return service.get(params.project);
     },
-    listAgentTypes: async () => ({ items: service.types() }),
-    listProduction: async () => ({ items: production.list() }),
+    listAgentTypes: async () => ({ items: await service.types() }),
+    listProduction: async () => ({ items: await production.list() }),
     changeProductionAgent: ({ params, body }) => production.change(params.agent, body),
-    runProductionAgent: async ({ params }) => ({ items: production.runLane(params.agent) }),
+    runProductionAgent: async ({ params }) => ({ items: await production.runLane(params.agent) }),
     rollBack: async ({ params, body }) => production.rollBack(params.agent, body.reason),
-    listWebhooks: async () => ({ items: notifier.list() }),
+    listWebhooks: async () => ({ items: await notifier.list() }),
     addWebhook: async ({ body }) => notifier.add(body.url, body.secret),
     removeWebhook: async ({ query }) => {
-      notifier.remove(query.url);
+      await notifier.remove(query.url);
       return {};
     },
   };

@@ -47,17 +47,18 @@ export class Sessions {
     this.#startedMs = nowMs();
   }
 
-  /** Returns the function that ends the call. */
-  enter(session: string): () => void {
+  /** A call of the session begins; `end` ends it. */
+  begin(session: string): void {
     this.#calls.set(session, (this.#calls.get(session) ?? 0) + 1);
     this.#lastSeenMs.set(session, this.#nowMs());
-    return () => {
-      const left = (this.#calls.get(session) ?? 1) - 1;
-      if (left > 0) this.#calls.set(session, left);
-      else this.#calls.delete(session);
-      this.#lastSeenMs.set(session, this.#nowMs());
-      this.#forgetOld();
-    };
+  }
+
+  end(session: string): void {
+    const left = (this.#calls.get(session) ?? 1) - 1;
+    if (left > 0) this.#calls.set(session, left);
+    else this.#calls.delete(session);
+    this.#lastSeenMs.set(session, this.#nowMs());
+    this.#forgetOld();
   }
 
   /** Who called just before the daemon was started again is not known: for a while, every session may be live. */
@@ -93,6 +94,18 @@ export class Sessions {
     const labels = { ...sandbox.labels, ...ownedBy(session) };
     const adopted = await this.withRoom(session, 1, () => this.#sandboxes.update(sandbox.id, { labels }));
     return { sandbox: adopted, adopted: true, forced: live };
+  }
+
+  /** Makes sandboxes: a session owns those that it asks for, and has room for all of them or gets none. */
+  making<I extends { labels?: Record<string, string> | undefined }, T>(
+    session: string | undefined,
+    count: number,
+    input: I,
+    make: (input: I) => Promise<T>,
+  ): Promise<T> {
+    if (session === undefined) return make(input);
+    const owned = { ...input, labels: { ...input.labels, ...ownedBy(session) } };
+    return this.withRoom(session, count, () => make(owned));
   }
 
   /** Holds room for that many new sandboxes while the work goes on: two calls at once do not share the last place. */
@@ -141,13 +154,13 @@ export class Sessions {
         `the session ${session} has swarms with ${busy} workers at work, and may have ${most} workers at once`,
         { hint: 'Wait for them to end, or run fewer tasks.', details: { busy, limit: most } },
       );
-    const leave = this.enter(owner);
+    this.begin(owner);
     this.#reserved.set(owner, busy + count);
     try {
       return await work(owner);
     } finally {
       this.#release(owner, count);
-      leave();
+      this.end(owner);
     }
   }
 

@@ -15,7 +15,7 @@ import type { GitService } from '../git/git-service.ts';
 import { inShell } from '../inside/shell-command.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
 import type { CallOptions, Services } from '../services.ts';
-import { ownedBy, ownerOf, type Sessions } from '../sessions/sessions.ts';
+import { ownerOf } from '../sessions/sessions.ts';
 
 type PrepareInput = z.output<typeof prepareSandboxSchema>;
 
@@ -24,7 +24,6 @@ export interface PrepareParts {
   readonly snapshots: Pick<Services['snapshots'], 'list' | 'create' | 'get'>;
   readonly exec: Services['exec'];
   readonly git: GitService;
-  readonly sessions: Sessions;
 }
 
 /** As much of the output of a command that failed as the error tells. */
@@ -65,19 +64,15 @@ export class PrepareService {
   }
 
   async #build(input: PrepareInput, options: CallOptions): Promise<PreparedSandbox> {
-    const { sandboxes, snapshots, sessions } = this.#parts;
-    const { session, signal, progress } = options;
+    const { sandboxes, snapshots } = this.#parts;
+    const { signal, progress } = options;
     const body = createSandboxSchema.parse({
       name: input.name,
       project: input.project,
       image: input.image,
       network: { allow_internet: input.allow_internet },
-      ...(session === undefined ? {} : { labels: ownedBy(session) }),
     });
-    const create = () => sandboxes.create(body, options);
-    const { token: _, ...sandbox } = await (session === undefined
-      ? create()
-      : sessions.withRoom(session, 1, create));
+    const { token: _, ...sandbox } = await sandboxes.create(body, options);
     try {
       if (input.git_url !== undefined) {
         progress?.({ message: 'cloning' });

@@ -3,13 +3,13 @@ import { pipeline } from 'node:stream/promises';
 import { type GitService, gitServices } from '@coppice/forge';
 import { CoppiceError, refSchema } from '@coppice/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { ForgeService } from '../../forge/forge-service.ts';
+import type { DoorServices } from '../../door-services.ts';
 import type { Gate } from '../gate.ts';
 import type { HttpServer } from '../http/server.ts';
 import { patientUpload } from '../patient-upload.ts';
 
 export interface RegisterGitOptions {
-  readonly forge: Pick<ForgeService, 'serveGit' | 'idOf'>;
+  readonly forge: Pick<DoorServices['forge'], 'serveGit' | 'idOf'>;
   readonly gate: Gate;
   readonly stalledSenderMs: number;
   readonly stalledReaderMs: number;
@@ -33,7 +33,7 @@ export const registerGit = async (door: HttpServer, options: RegisterGitOptions)
     if (!refSchema.safeParse(name).success)
       throw new CoppiceError('invalid_argument', 'this is no name of a repository');
     const principal = door.principalOf(request);
-    const onlyBranch = gate.assertMayGit(principal, forge.idOf(name), service === 'git-receive-pack');
+    const onlyBranch = gate.assertMayGit(principal, await forge.idOf(name), service === 'git-receive-pack');
     const abort = new AbortController();
     reply.raw.on('close', () => abort.abort());
     const header = (key: string): string | undefined => {

@@ -1,12 +1,12 @@
 import { CoppiceError, type execSchema } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { ExecService } from '../../inside/exec-service.ts';
+import type { DoorServices } from '../../door-services.ts';
 import { outputText } from '../../inside/output-text.ts';
 import type { ServerEvent } from '../call.ts';
 
 /** One command as server-sent events: started, stdout, stderr, exit. */
 export const execEvents = async (
-  exec: ExecService,
+  exec: DoorServices['exec'],
   ref: string,
   input: z.output<typeof execSchema>,
   signal: AbortSignal,

@@ -1,6 +1,7 @@
 import { CoppiceError, execStreamControlSchema, execStreamStartSchema } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { ExecService, ExecStream } from '../../inside/exec-service.ts';
+import type { DoorServices } from '../../door-services.ts';
+import type { ExecStream } from '../../inside/exec-service.ts';
 import { JsonShape } from '../../text/json-shape.ts';
 import { invalidInput } from '../problem.ts';
 import type { MessageSocket } from './message-socket.ts';
@@ -35,7 +36,11 @@ const takeInput = async (socket: MessageSocket, process: ExecStream): Promise<vo
 };
 
 /** One command over one WebSocket: see execStreamStartSchema and its neighbours for the messages. */
-export const runOverSocket = async (exec: ExecService, ref: string, socket: MessageSocket): Promise<void> => {
+export const runOverSocket = async (
+  exec: DoorServices['exec'],
+  ref: string,
+  socket: MessageSocket,
+): Promise<void> => {
   const first = await socket.first();
   if (first === undefined) return;
   if (!('text' in first))

@@ -1,6 +1,6 @@
 import { CoppiceError, type PageSession, pageCodeScheme, pageSessionPath } from '@coppice/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Services } from '../../services.ts';
+import type { DoorServices } from '../../door-services.ts';
 import { cookieName, credentialsOf, isFromOwnPage } from './credentials.ts';
 import type { PageFile, PageFiles } from './page-files.ts';
 import type { HttpServer } from './server.ts';
@@ -49,7 +49,7 @@ const isNavigation = ({ method, url, headers }: FastifyRequest): boolean =>
 export const registerPage = (
   door: HttpServer,
   files: PageFiles,
-  sessions: Services['pageSessions'],
+  sessions: DoorServices['pageSessions'],
 ): void => {
   const open = { config: { door: { entry: 'none', documentBytes: 0 } } } as const;
   const known = { config: { door: { entry: 'token', documentBytes: 0 } } } as const;
@@ -85,7 +85,7 @@ export const registerPage = (
         hint: 'Follow the link of `coppice open`. Programs send their token.',
       });
     const [scheme, code = ''] = (request.headers.authorization ?? '').split(' ');
-    const { key, cookie: value, expiresAtMs } = sessions.open(scheme === pageCodeScheme ? code : '');
+    const { key, cookie: value, expiresAtMs } = await sessions.open(scheme === pageCodeScheme ? code : '');
     const maxAgeS = Math.floor((expiresAtMs - Date.now()) / 1000);
     const answer: PageSession = { key, expires_at: new Date(expiresAtMs).toISOString() };
     return reply
@@ -99,7 +99,7 @@ export const registerPage = (
       throw new CoppiceError('invalid_argument', 'only a page can sign out', {
         hint: 'A token is revoked with `coppice token revoke`.',
       });
-    sessions.close(credentialsOf(request.raw).secret!);
+    await sessions.close(credentialsOf(request.raw).secret!);
     return reply.header('set-cookie', cookie(request, '', 0)).send({});
   });
 };

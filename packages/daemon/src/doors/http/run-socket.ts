@@ -1,12 +1,12 @@
 import { CoppiceError, runSocketRequestSchema } from '@coppice/protocol';
-import type { RunService } from '../../runs/run-service.ts';
+import type { DoorServices } from '../../door-services.ts';
 import { parseMessage } from './exec-socket.ts';
 import type { MessageSocket } from './message-socket.ts';
 
 const mostRuns = 200;
 
 /** Each run has its own reader, so one that says much holds up only itself; the socket takes what it can. */
-export const followRuns = async (runs: RunService, socket: MessageSocket): Promise<void> => {
+export const followRuns = async (runs: DoorServices['runs'], socket: MessageSocket): Promise<void> => {
   const followed = new Map<string, AbortController>();
   const say = async (message: object) => {
     const sent = socket.send(JSON.stringify(message));
@@ -26,7 +26,7 @@ export const followRuns = async (runs: RunService, socket: MessageSocket): Promi
       if (!('text' in message)) throw new CoppiceError('invalid_argument', 'messages are text');
       try {
         const request = parseMessage(runSocketRequestSchema, message.text);
-        const { id } = runs.find(request.run);
+        const { id } = await runs.find(request.run);
         followed.get(id)?.abort();
         followed.delete(id);
         if (request.type === 'unsubscribe') continue;

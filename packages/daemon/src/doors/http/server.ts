@@ -128,14 +128,7 @@ export class HttpServer {
         reply,
       );
     });
-    app.addHook('onRequest', (request, reply, done) => {
-      try {
-        server.#enter(request, reply.raw);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    });
+    app.addHook('onRequest', (request, reply) => server.#enter(request, reply.raw));
     server.#parseDocuments();
     const page = { config: { door: { entry: 'none', documentBytes: 0 } } } as const;
     const openApi = JSON.stringify(openApiDocument(options.version));
@@ -181,7 +174,7 @@ export class HttpServer {
   }
 
   /** All that is decided before a byte of the body is read. */
-  #enter(request: FastifyRequest, response: ServerResponse): void {
+  async #enter(request: FastifyRequest, response: ServerResponse): Promise<void> {
     const { gate, calls, hostCheck, connections } = this.#options;
     const { url, config } = request.routeOptions;
     if (url !== undefined) this.#templates.set(request.raw, url);
@@ -198,13 +191,13 @@ export class HttpServer {
     const { authorization } = request.headers;
     const principal = isPublic
       ? undefined
-      : gate.enter(
+      : await gate.enter(
           credentialsOf(request.raw, entry === 'git' ? passwordAsBearer(authorization) : authorization),
           origin,
         );
     if (principal === undefined) gate.enterUnknown(origin);
     else connections[origin].begin(request.raw, response, principal.tokenId);
-    const admitted = byToken ? undefined : calls.admit(principal, entry, request.params, request.query);
+    const admitted = byToken ? undefined : await calls.admit(principal, entry, request.params, request.query);
     if (request.ws && (byToken || routes[entry].answer !== 'socket'))
       throw new CoppiceError('invalid_argument', 'this call does not speak WebSocket');
     this.#entered.set(request, { principal, response, admitted });
@@ -265,6 +258,7 @@ export class HttpServer {
         reply.raw.on('close', () => {
           if (!reply.raw.writableFinished) abort.abort();
         });
+        if (reply.raw.destroyed) abort.abort();
         const body = this.documentOf(request);
         const answer = calls.run(admitted(request), {
           signal: abort.signal,

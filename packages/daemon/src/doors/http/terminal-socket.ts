@@ -1,11 +1,11 @@
 import { terminalControlSchema } from '@coppice/protocol';
-import type { TerminalService } from '../../inside/terminal-service.ts';
+import type { DoorServices } from '../../door-services.ts';
 import { parseMessage } from './exec-socket.ts';
 import type { MessageSocket } from './message-socket.ts';
 
 /** Binary messages are what is shown and typed; leaving keeps the terminal running. */
 export const attachTerminal = async (
-  terminals: TerminalService,
+  terminals: DoorServices['terminals'],
   ref: string,
   id: number,
   show: 'bytes' | 'screen',

@@ -103,7 +103,8 @@ const call = async (
   given: Record<string, unknown>,
   context: ToolContext,
 ): Promise<CallToolResult> => {
-  const leave = options.parts.services.sessions.enter(context.session);
+  const { sessions } = options.parts.services;
+  await sessions.begin(context.session);
   try {
     const input = parseInput(tool, given);
     if (!input.success) throw badArguments(tool, invalidInput(input.error, 'argument'));
@@ -127,7 +128,7 @@ const call = async (
     if (error.code === 'internal') report(options, context, error, tool.name);
     return context.secrets.redactAll(result);
   } finally {
-    leave();
+    await sessions.end(context.session);
   }
 };
 

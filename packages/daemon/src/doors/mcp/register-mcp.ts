@@ -4,8 +4,9 @@ import { CoppiceError, documentBytes, permits, sessionNameSchema } from '@coppic
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, type JSONRPCRequest, type Server } from '@modelcontextprotocol/server';
 import type { FastifyRequest } from 'fastify';
+import type { DoorServices } from '../../door-services.ts';
 import { ConfinedDirectory } from '../../notes/confined-directory.ts';
-import type { Principal, Services } from '../../services.ts';
+import type { Principal } from '../../services.ts';
 import type { Calls } from '../calls.ts';
 import type { HttpServer } from '../http/server.ts';
 import { createMcpServer } from './mcp-server.ts';
@@ -15,7 +16,7 @@ import { readSelection, selectionParameters } from './selection.ts';
 import { asSingleRequest, SingleExchange } from './single-exchange.ts';
 
 export interface RegisterMcpOptions {
-  readonly services: Services;
+  readonly services: DoorServices;
   readonly calls: Calls;
   readonly version: string;
   /** The one directory of this machine that file_upload and file_download reach. */

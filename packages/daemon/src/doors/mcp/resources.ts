@@ -43,7 +43,7 @@ const lineageResource: Resource = {
 export const listResources = async (context: ToolContext): Promise<Resource[]> => {
   const resources: Resource[] = context.may('lineage') ? [lineageResource] : [];
   for (const sandbox of await context.visible()) {
-    if (sandbox.state !== 'running' || !context.owns(sandbox)) continue;
+    if (sandbox.state !== 'running' || !(await context.owns(sandbox))) continue;
     for (const job of (await context.call('listJobs', { params: { sandbox: sandbox.id } })).items)
       resources.push({
         uri: `coppice://sandbox/${sandbox.id}/job/${job.id}/log`,
@@ -84,7 +84,7 @@ const readFile = async (
   ref: string,
   path: string,
 ): Promise<ReadResourceResult> => {
-  const id = context.own(ref);
+  const id = await context.own(ref);
   const file = await readGuestFile(context, id, path, { offset: 0, limit: readLimitBytes });
   const body = file.encoding === 'utf-8' ? { text: file.content } : { blob: file.content };
   const rest = `[TRUNCATED: ${file.sizeBytes ?? 'unknown'} bytes total; read on with file_read path=${path} offset=${file.bytes}]`;
@@ -98,7 +98,7 @@ const readFile = async (
 };
 
 const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise<string> => {
-  const params = { sandbox: context.own(ref), job: jobId };
+  const params = { sandbox: await context.own(ref), job: jobId };
   const query = { max_bytes: readLimitBytes };
   const { entries, cursor, dropped_bytes: dropped } = await context.call('readJob', { params, query });
   const { log_bytes: size } = await context.call('getJob', { params });

@@ -8,17 +8,18 @@ import {
   type Sandbox,
   type Snapshot,
 } from '@coppice/protocol';
+import type { DoorServices } from '../../door-services.ts';
 import type { ConfinedDirectory } from '../../notes/confined-directory.ts';
 import { Secrets } from '../../redaction/secrets.ts';
-import type { Principal, Progress, Services } from '../../services.ts';
-import { ownedBy, ownerOf } from '../../sessions/sessions.ts';
+import type { Principal, Progress } from '../../services.ts';
+import { ownerOf } from '../../sessions/sessions.ts';
 import type { Handlers } from '../call.ts';
 import type { CallInput, Calls } from '../calls.ts';
 
 /** What every call of a tool shares. */
 export interface McpParts {
   /** For looking at what there is; whatever a tool does goes through `calls`, as it does for every door. */
-  readonly services: Services;
+  readonly services: DoorServices;
   readonly calls: Calls;
   readonly transfers: ConfinedDirectory;
 }
@@ -65,8 +66,8 @@ export class ToolContext {
   }
 
   /** The project that names without one are of. */
-  get project(): string {
-    return this.#parts.calls.projectFor(this.#principal) ?? defaultProject;
+  async project(): Promise<string> {
+    return (await this.#parts.calls.projectFor(this.#principal)) ?? defaultProject;
   }
 
   /** Whether the token may do that, to its own sandbox where it has one. */
@@ -75,15 +76,15 @@ export class ToolContext {
   }
 
   /** A call as it is made through HTTP: permitted, validated and run in the same way. */
-  call<N extends RouteName>(
+  async call<N extends RouteName>(
     name: N,
     input: CallInput<N>,
     { upload, progress }: CallExtras = {},
-  ): ReturnType<Handlers[N]> {
+  ): Promise<Awaited<ReturnType<Handlers[N]>>> {
     this.#assertDeclared(name);
     const { params, query, body } = input as { params?: unknown; query?: unknown; body?: unknown };
     const { calls } = this.#parts;
-    return calls.run(calls.admit(this.#principal, name, params, query), {
+    return calls.run(await calls.admit(this.#principal, name, params, query), {
       body,
       signal: this.signal,
       progress,
@@ -98,38 +99,28 @@ export class ToolContext {
     return this.#parts.transfers;
   }
 
-  /** The labels that make a new sandbox this session's own. */
-  get ownership(): Record<string, string> {
-    return ownedBy(this.session);
-  }
-
-  owns(sandbox: Sandbox): boolean {
-    return this.#reaches(sandbox.id) && (!this.#hasSessions || ownerOf(sandbox) === this.session);
-  }
-
-  /** Holds room for that many new sandboxes of this session. */
-  withRoom<T>(count: number, work: () => Promise<T>): Promise<T> {
-    return this.#parts.services.sessions.withRoom(this.session, count, work);
+  async owns(sandbox: Sandbox): Promise<boolean> {
+    return (await this.#reaches(sandbox.id)) && (!this.#hasSessions || ownerOf(sandbox) === this.session);
   }
 
   /** Looks at a sandbox; everyone's, for an admin token. A sandbox's own token learns nothing of others. */
-  look(ref: string): Sandbox {
+  async look(ref: string): Promise<Sandbox> {
     const { services, calls } = this.#parts;
-    if (!this.#hasSessions && !this.#reaches(ref))
+    if (!this.#hasSessions && !(await this.#reaches(ref)))
       throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
-    return this.#learn(services.sandboxes.peek(calls.refer(this.#principal, 'sandbox', ref)));
+    return this.#learn(await services.sandboxes.peek(await calls.refer(this.#principal, 'sandbox', ref)));
   }
 
   /** The id of a sandbox that this session may change. */
-  own(ref: string): string {
-    return this.ownSandbox(ref).id;
+  async own(ref: string): Promise<string> {
+    return (await this.ownSandbox(ref)).id;
   }
 
-  ownSandbox(ref: string): Sandbox {
-    const sandbox = this.look(ref);
-    if (this.owns(sandbox)) return sandbox;
+  async ownSandbox(ref: string): Promise<Sandbox> {
+    const sandbox = await this.look(ref);
+    if (await this.owns(sandbox)) return sandbox;
     throw new CoppiceError(
       'forbidden',
       `workspace ${sandbox.name} belongs to ${nameOf(ownerOf(sandbox))}, not to this session`,
@@ -141,20 +132,22 @@ export class ToolContext {
   async usableSnapshot(ref: string, sandbox: Sandbox): Promise<Snapshot> {
     const snapshot = await this.#findSnapshot(ref, sandbox);
     if (snapshot.id === sandbox.parent?.snapshot_id) return snapshot;
-    this.#assertOwnSnapshot(snapshot, ref, sandbox);
+    await this.#assertOwnSnapshot(snapshot, ref, sandbox);
     return snapshot;
   }
 
   /** A snapshot that this session may delete. */
   async ownSnapshot(ref: string, sandbox: Sandbox): Promise<Snapshot> {
     const snapshot = await this.#findSnapshot(ref, sandbox);
-    this.#assertOwnSnapshot(snapshot, ref, sandbox);
+    await this.#assertOwnSnapshot(snapshot, ref, sandbox);
     return snapshot;
   }
 
   async visible(): Promise<Sandbox[]> {
     const all = await this.#parts.services.sandboxes.list({});
-    return all.filter(({ id }) => this.#reaches(id)).map((sandbox) => this.#learn(sandbox));
+    const reached: Sandbox[] = [];
+    for (const sandbox of all) if (await this.#reaches(sandbox.id)) reached.push(await this.#learn(sandbox));
+    return reached;
   }
 
   /** Tells the caller that the work goes on, for as long as it does. */
@@ -190,10 +183,10 @@ export class ToolContext {
   }
 
   /** Snapshots outlive their workspaces and stay with the session that had those. */
-  #assertOwnSnapshot(snapshot: Snapshot, ref: string, sandbox: Sandbox): void {
+  async #assertOwnSnapshot(snapshot: Snapshot, ref: string, sandbox: Sandbox): Promise<void> {
     if (snapshot.sandbox_id === sandbox.id) return;
-    if (!this.#hasSessions || !this.#reachesSnapshot(snapshot.id)) throw noSnapshot(ref, sandbox);
-    const owner = ownerOf({ labels: this.#parts.services.snapshots.labels(snapshot.id) });
+    if (!this.#hasSessions || !(await this.#reachesSnapshot(snapshot.id))) throw noSnapshot(ref, sandbox);
+    const owner = ownerOf({ labels: await this.#parts.services.snapshots.labels(snapshot.id) });
     if (owner === this.session) return;
     throw new CoppiceError(
       'forbidden',
@@ -204,16 +197,16 @@ export class ToolContext {
     );
   }
 
-  #learn(sandbox: Sandbox): Sandbox {
+  async #learn(sandbox: Sandbox): Promise<Sandbox> {
     if (sandbox.env_names.length > 0)
-      this.secrets.addEnvironment(this.#parts.services.sandboxes.environment(sandbox.id));
+      this.secrets.addEnvironment(await this.#parts.services.sandboxes.environment(sandbox.id));
     return sandbox;
   }
 
-  #reaches(ref: string): boolean {
+  async #reaches(ref: string): Promise<boolean> {
     try {
-      const found = this.#parts.services.sandboxes.find(
-        this.#parts.calls.refer(this.#principal, 'sandbox', ref),
+      const found = await this.#parts.services.sandboxes.find(
+        await this.#parts.calls.refer(this.#principal, 'sandbox', ref),
       );
       return found !== undefined && reaches(this.#principal.scope, found);
     } catch (error) {
@@ -222,8 +215,8 @@ export class ToolContext {
     }
   }
 
-  #reachesSnapshot(id: string): boolean {
-    const found = this.#parts.services.snapshots.find(id);
+  async #reachesSnapshot(id: string): Promise<boolean> {
+    const found = await this.#parts.services.snapshots.find(id);
     return found !== undefined && reaches(this.#principal.scope, found);
   }
 }

@@ -26,7 +26,7 @@ const exec = defineTool({
   output: commandResultSchema,
   next: { timeout: 'For long commands use exec_background, then exec_poll; or raise timeout_secs.' },
   run: async (context, { workspace_id: ref, ...request }) => {
-    const { id, name } = context.ownSandbox(ref);
+    const { id, name } = await context.ownSandbox(ref);
     const { result, timedOut } = await context.during('running', () => runCommand(context, id, request));
     if (!timedOut) return result;
     throw new CoppiceError('timeout', `exec timed out after ${request.timeout_secs} s in workspace ${name}`, {
@@ -47,7 +47,7 @@ const background = defineTool({
   input: z.strictObject({ workspace_id: workspaceId, command: commandLine, workdir, env: environment }),
   output: z.object({ job_id: z.number(), status: z.literal('started'), pid: z.number() }),
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     context.secrets.addEnvironment(input.env ?? {});
     const job = await inShell(input.command, input.workdir, (words) =>
       context.call('startJob', { params: { sandbox: id }, body: { ...words, env: input.env } }),
@@ -144,7 +144,7 @@ const poll = defineTool({
       'Job numbers are given by exec_background; a job does not survive workspace_stop or snapshot_restore.',
   },
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const log = await context.during(`waiting for job ${input.job_id}`, () =>
       pollLog(context, id, input, Math.min(input.max_output_bytes ?? mostLogBytes, mostLogBytes)),
     );
@@ -177,7 +177,7 @@ const kill = defineTool({
   output: z.object({ job_id: z.number(), signal: z.number(), status: z.enum(['signalled', 'ended']) }),
   next: { not_found: 'Job numbers are given by exec_background.' },
   run: async (context, { workspace_id: ref, job_id: id, signal }) => {
-    const params = { sandbox: context.own(ref), job: id };
+    const params = { sandbox: await context.own(ref), job: id };
     const job = await context.call('getJob', { params });
     if (!job.running) return { job_id: id, signal, status: 'ended' as const };
     await context.call('signalJob', { params, body: { signal } });
@@ -198,7 +198,7 @@ const setEnv = defineTool({
   }),
   output: z.object({ count: z.number(), status: z.literal('set'), names: z.array(z.string()) }),
   run: async (context, { workspace_id: ref, vars }) => {
-    const id = context.own(ref);
+    const id = await context.own(ref);
     context.secrets.addEnvironment(vars);
     const updated = await context.call('updateSandbox', { params: { sandbox: id }, body: { env: vars } });
     return { count: Object.keys(vars).length, status: 'set' as const, names: updated.env_names };
@@ -251,7 +251,7 @@ const parallel = defineTool({
           hint: 'Give one command for all, or as many as workspaces.',
         },
       );
-    const sandboxes = refs.map((ref) => context.ownSandbox(ref));
+    const sandboxes = await Promise.all(refs.map((ref) => context.ownSandbox(ref)));
     const began = performance.now();
     let done = 0;
     const results = await Promise.all(

@@ -39,7 +39,7 @@ const write = defineTool({
   }),
   output: z.object({ path: z.string(), bytes: z.number() }),
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const bytes = input.encoding === 'base64' ? fromBase64(input.content) : Buffer.from(input.content);
     const query = { path: guestPath(input.path), mode: input.mode };
     return context.call('writeFile', { params: { sandbox: id }, query }, { upload: single(bytes) });
@@ -96,7 +96,7 @@ const read = defineTool({
   content: readContent,
   next: { not_found: missingFile },
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const path = guestPath(input.path);
     const file = await readGuestFile(context, id, path, { offset: input.offset, limit: input.limit });
     return {
@@ -134,7 +134,7 @@ const edit = defineTool({
     ambiguous: 'Quote more of the lines around it in old_string, or pass replace_all: true.',
   },
   run: async (context, { workspace_id: ref, ...input }) => {
-    const id = context.own(ref);
+    const id = await context.own(ref);
     const body = { ...input, path: guestPath(input.path) };
     return context.call('editFile', { params: { sandbox: id }, body });
   },
@@ -170,7 +170,7 @@ const list = defineTool({
   }),
   next: { not_found: 'Call file_list on the directory above to see what is there.' },
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const path = guestPath(input.path);
     const query = { path, depth: input.depth, limit: input.limit };
     const { entries, truncated } = await context.call('listFiles', { params: { sandbox: id }, query });
@@ -221,7 +221,7 @@ const upload = defineTool({
   output: transferOutput,
   next: hostOnly,
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const { file } = await context.transfers.read(input.host_path);
     try {
       const query = { path: guestPath(input.guest_path) };
@@ -251,7 +251,7 @@ const download = defineTool({
   output: transferOutput,
   next: { not_found: missingFile },
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const path = guestPath(input.guest_path);
     const { bytes: source } = await context.call('readFile', { params: { sandbox: id }, query: { path } });
     const { bytes } = await context.during('copying', () =>

@@ -51,28 +51,18 @@ const reporting = (context: ToolContext, count: number): { progress: Progress } 
 
 /** Grows forks of a workspace as it is now. */
 const forkNow = (context: ToolContext, source: Sandbox, fork: NewForks): Promise<Forked> =>
-  context.withRoom(fork.count, () =>
-    context.call(
-      'forkSandbox',
-      {
-        params: { sandbox: source.id },
-        body: { ...fork, ...ownName(fork, source.name), labels: context.ownership },
-      },
-      reporting(context, fork.count),
-    ),
+  context.call(
+    'forkSandbox',
+    { params: { sandbox: source.id }, body: { ...fork, ...ownName(fork, source.name) } },
+    reporting(context, fork.count),
   );
 
-/** Grows forks that this session owns. */
-const growForks = async (context: ToolContext, snapshot: Snapshot, fork: NewForks): Promise<Forked> =>
-  context.withRoom(fork.count, () =>
-    context.call(
-      'forkSnapshot',
-      {
-        params: { snapshot: snapshot.id },
-        body: { ...fork, ...ownName(fork, snapshot.sandbox_name), labels: context.ownership },
-      },
-      reporting(context, fork.count),
-    ),
+/** Grows forks of a snapshot. */
+const growForks = (context: ToolContext, snapshot: Snapshot, fork: NewForks): Promise<Forked> =>
+  context.call(
+    'forkSnapshot',
+    { params: { snapshot: snapshot.id }, body: { ...fork, ...ownName(fork, snapshot.sandbox_name) } },
+    reporting(context, fork.count),
   );
 
 /** Agents fork at the same time: a name counted up from those that are there could be taken twice. */
@@ -115,7 +105,7 @@ const fork = defineTool({
   }),
   next,
   run: async (context, input) => {
-    const source = context.ownSandbox(input.workspace_id);
+    const source = await context.ownSandbox(input.workspace_id);
     const isOne = input.count === 1 && input.name_prefix === undefined;
     if (!isOne && input.new_name !== undefined)
       throw new CoppiceError('invalid_argument', 'new_name is for one fork; give name_prefix for several');
@@ -156,7 +146,7 @@ const batch = defineTool({
   output: z.object(manyFields),
   next: { ...next, name_taken: 'Choose another name_prefix; workspace_list shows the names that are taken.' },
   run: async (context, input) => {
-    const source = context.ownSandbox(input.workspace_id);
+    const source = await context.ownSandbox(input.workspace_id);
     const snapshot = await context.usableSnapshot(input.snapshot_name, source);
     const forked = await context.during(`forking ${source.name}`, () =>
       growForks(context, snapshot, { count: input.count, name_prefix: input.name_prefix }),

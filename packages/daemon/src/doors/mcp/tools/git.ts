@@ -52,7 +52,7 @@ const clone = defineTool({
     depth: z.number().nullable(),
   }),
   run: async (context, { workspace_id: ref, timeout_secs: secs, ...body }) => {
-    const params = { sandbox: context.own(ref) };
+    const params = { sandbox: await context.own(ref) };
     const cloned = await context.during('cloning', () =>
       advised(context.call('gitClone', { params, body: { ...body, timeout_ms: milliseconds(secs) } })),
     );
@@ -69,8 +69,8 @@ const status = defineTool({
   annotations: readOnly,
   input: z.strictObject({ workspace_id: workspaceId, path: repositoryPath }),
   output: gitStatusSchema,
-  run: (context, { workspace_id: ref, path }) =>
-    advised(context.call('gitStatus', { params: { sandbox: context.own(ref) }, query: { path } })),
+  run: async (context, { workspace_id: ref, path }) =>
+    advised(context.call('gitStatus', { params: { sandbox: await context.own(ref) }, query: { path } })),
 });
 
 const commit = defineTool({
@@ -97,7 +97,7 @@ const commit = defineTool({
     message: z.string().optional(),
   }),
   run: async (context, { workspace_id: ref, add_all: all, ...body }) => {
-    const params = { sandbox: context.own(ref) };
+    const params = { sandbox: await context.own(ref) };
     const { path, commit: made } = await advised(
       context.call('gitCommit', { params, body: { ...body, all } }),
     );
@@ -127,7 +127,7 @@ const push = defineTool({
   output: z.object({ remote: z.string(), branch: z.string(), success: z.literal(true), output: z.string() }),
   next: { wrong_state: 'Give branch, or make one with exec: git switch -c NAME.' },
   run: async (context, { workspace_id: ref, timeout_secs: secs, ...body }) => {
-    const params = { sandbox: context.own(ref) };
+    const params = { sandbox: await context.own(ref) };
     const pushed = await context.during('pushing', () =>
       advised(context.call('gitPush', { params, body: { ...body, timeout_ms: milliseconds(secs) } })),
     );
@@ -152,7 +152,7 @@ const diff = defineTool({
   }),
   output: z.object({ diff: z.string(), truncated: z.boolean(), stat: z.string() }),
   run: async (context, { workspace_id: ref, staged, stat, file_path: file, ...query }) => {
-    const params = { sandbox: context.own(ref) };
+    const params = { sandbox: await context.own(ref) };
     const shown = await advised(
       context.call('gitDiff', { params, query: { ...query, file, staged: `${staged}`, stat: `${stat}` } }),
     );

@@ -42,31 +42,28 @@ const createWorkspace = defineTool({
     not_found: 'Call image_list for the images there are, or leave base_image out to use the default.',
   },
   run: (context, input) =>
-    context.withRoom(1, () =>
-      context.during('creating the workspace', async () => {
-        const body = {
-          name: input.name,
-          image: input.base_image,
-          driver: input.driver,
-          cpus: input.vcpus,
-          memory_mb: input.memory_mb,
-          disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
-          labels: context.ownership,
-          network: { allow_internet: input.allow_internet },
-        };
-        const created = await context.call(
-          'createSandbox',
-          { body },
-          { progress: ({ message, fraction }) => context.report(message, fraction) },
-        );
-        return {
-          ...workspaceOf(created),
-          boot_time_ms: created.boot_ms,
-          from_pool: created.from_pool,
-          resources: resourcesOf(created),
-        };
-      }),
-    ),
+    context.during('creating the workspace', async () => {
+      const body = {
+        name: input.name,
+        image: input.base_image,
+        driver: input.driver,
+        cpus: input.vcpus,
+        memory_mb: input.memory_mb,
+        disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
+        network: { allow_internet: input.allow_internet },
+      };
+      const created = await context.call(
+        'createSandbox',
+        { body },
+        { progress: ({ message, fraction }) => context.report(message, fraction) },
+      );
+      return {
+        ...workspaceOf(created),
+        boot_time_ms: created.boot_ms,
+        from_pool: created.from_pool,
+        resources: resourcesOf(created),
+      };
+    }),
 });
 
 const destroy = defineTool({
@@ -79,7 +76,7 @@ const destroy = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: z.object({ workspace_id: z.string(), name: z.string(), status: z.literal('destroyed') }),
   run: async (context, { workspace_id: ref }) => {
-    const { id, name } = context.ownSandbox(ref);
+    const { id, name } = await context.ownSandbox(ref);
     await context.during(`destroying ${name}`, () =>
       context.call('destroySandbox', { params: { sandbox: id } }),
     );
@@ -97,7 +94,7 @@ const start = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema,
   run: async (context, { workspace_id: ref }) => {
-    const { id, state, name } = context.ownSandbox(ref);
+    const { id, state, name } = await context.ownSandbox(ref);
     const params = { sandbox: id };
     if (state === 'running') return workspaceOf(await context.call('getSandbox', { params }));
     return workspaceOf(
@@ -118,7 +115,7 @@ const stop = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: workspaceSchema,
   run: async (context, { workspace_id: ref }) => {
-    const { id, state, name } = context.ownSandbox(ref);
+    const { id, state, name } = await context.ownSandbox(ref);
     const params = { sandbox: id };
     if (state === 'stopped') return workspaceOf(await context.call('getSandbox', { params }));
     return workspaceOf(
@@ -153,14 +150,13 @@ const list = defineTool({
     const sandboxes = (await context.visible()).filter(
       (sandbox) => state === undefined || sandbox.state === state,
     );
-    return {
-      workspaces: sandboxes.map((sandbox) => ({
-        ...workspaceOf(sandbox),
-        owned: context.owns(sandbox),
-        session: ownerOf(sandbox),
-        resources: resourcesOf(sandbox),
-      })),
-    };
+    const workspaces = sandboxes.map(async (sandbox) => ({
+      ...workspaceOf(sandbox),
+      owned: await context.owns(sandbox),
+      session: ownerOf(sandbox),
+      resources: resourcesOf(sandbox),
+    }));
+    return { workspaces: await Promise.all(workspaces) };
   },
 });
 
@@ -214,12 +210,12 @@ const info = defineTool({
     memory_used_bytes: z.number().nullable(),
   }),
   run: async (context, { workspace_id: ref }) => {
-    const params = { sandbox: context.look(ref).id };
+    const params = { sandbox: (await context.look(ref)).id };
     const sandbox = await context.call('getSandbox', { params });
     const { items: snapshots } = await context.call('listSandboxSnapshots', { params });
     return {
       ...workspaceOf(sandbox),
-      owned: context.owns(sandbox),
+      owned: await context.owns(sandbox),
       session: ownerOf(sandbox),
       failure: sandbox.failure,
       base_image: sandbox.image,

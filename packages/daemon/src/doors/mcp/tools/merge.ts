@@ -69,8 +69,8 @@ const merge = defineTool({
       'Look at both sides with git_diff and workspace_git_status, settle them with file_edit and git_commit, then merge again.',
   },
   run: async (context, input) => {
-    const target = context.ownSandbox(input.target_workspace);
-    const sources = input.source_workspaces.map((ref) => context.ownSandbox(ref));
+    const target = await context.ownSandbox(input.target_workspace);
+    const sources = await Promise.all(input.source_workspaces.map((ref) => context.ownSandbox(ref)));
     const body = {
       from: sources.map(({ id }) => id),
       strategy: input.strategy,

@@ -29,7 +29,7 @@ const forward = defineTool({
     in_use: 'Choose another host_port, or leave it out to get a free one; workspace_info shows the forwards.',
   },
   run: async (context, input) => {
-    const { id, forwards } = context.ownSandbox(input.workspace_id);
+    const { id, forwards } = await context.ownSandbox(input.workspace_id);
     const existing = forwards.find((found) => found.guest_port === input.guest_port);
     const same =
       existing !== undefined && (input.host_port === undefined || input.host_port === existing.host_port);
@@ -63,7 +63,7 @@ const remove = defineTool({
   output: z.object({ workspace_id: z.string(), guest_port: z.number(), status: z.literal('removed') }),
   next: { not_found: 'Call workspace_info to see the forwards there are.' },
   run: async (context, { workspace_id: ref, guest_port: removed }) => {
-    const id = context.own(ref);
+    const id = await context.own(ref);
     await context.call('removePort', { params: { sandbox: id, port: removed } });
     return { workspace_id: id, guest_port: removed, status: 'removed' as const };
   },
@@ -79,7 +79,7 @@ const ip = defineTool({
   input: z.strictObject({ workspace_id: workspaceId }),
   output: z.object({ workspace_id: z.string(), ip: z.string().nullable() }),
   run: async (context, { workspace_id: ref }) => {
-    const { id, address } = context.look(ref);
+    const { id, address } = await context.look(ref);
     return { workspace_id: id, ip: address };
   },
 });
@@ -101,7 +101,7 @@ const policy = defineTool({
   }),
   output: z.object({ workspace_id: z.string(), network_policy: networkSchema }),
   run: async (context, input) => {
-    const id = context.own(input.workspace_id);
+    const id = await context.own(input.workspace_id);
     const sandbox = await context.call('setNetwork', {
       params: { sandbox: id },
       body: {

@@ -44,7 +44,7 @@ const adopt = defineTool({
     forbidden: 'Leave it to that session, or call workspace_adopt with its workspace_id and force: true.',
   },
   run: async (context, { workspace_id: ref, force }) => {
-    if (ref !== undefined) return takeOver(context, context.look(ref), force);
+    if (ref !== undefined) return takeOver(context, await context.look(ref), force);
     const adopted: z.infer<typeof adoptedSchema>[] = [];
     const errors: { workspace_id: string; name: string; error: string }[] = [];
     for (const sandbox of await context.visible()) {
@@ -84,7 +84,7 @@ const logs = defineTool({
   }),
   output: z.object({ workspace_id: z.string(), console: z.string(), stderr: z.string() }),
   run: async (context, { workspace_id: ref, log_type: type, max_lines: count }) => {
-    const sandbox = context.look(ref);
+    const sandbox = await context.look(ref);
     return {
       workspace_id: sandbox.id,
       console: type === 'stderr' ? '' : lastLines(await eventLines(context, sandbox.id), count),

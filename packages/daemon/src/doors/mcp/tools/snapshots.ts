@@ -37,7 +37,7 @@ const create = defineTool({
     unsupported: 'Call snapshot_create again with include_memory: false to keep the disk.',
   },
   run: async (context, input) => {
-    const { id, name } = context.ownSandbox(input.workspace_id);
+    const { id, name } = await context.ownSandbox(input.workspace_id);
     const snapshot = await context.during(`saving ${name}`, () =>
       context.call('createSnapshot', {
         params: { sandbox: id },
@@ -76,7 +76,7 @@ const restore = defineTool({
   }),
   next: unknownSnapshot,
   run: async (context, { workspace_id: ref, snapshot_name: name, discard }) => {
-    const sandbox = context.ownSandbox(ref);
+    const sandbox = await context.ownSandbox(ref);
     const { id } = sandbox;
     const snapshot = await context.usableSnapshot(name, sandbox);
     const restored = await context.during(`restoring ${snapshot.name}`, () =>
@@ -127,7 +127,7 @@ const list = defineTool({
     ),
   }),
   run: async (context, { workspace_id: ref }) => {
-    const { id } = context.look(ref);
+    const { id } = await context.look(ref);
     const snapshots = await withSizes(context, id);
     return {
       snapshots: snapshots.map((snapshot) => ({
@@ -158,7 +158,7 @@ const remove = defineTool({
     in_use: 'Destroy the forks that the message names with workspace_destroy first.',
   },
   run: async (context, { workspace_id: ref, snapshot_name: name }) => {
-    const sandbox = context.ownSandbox(ref);
+    const sandbox = await context.ownSandbox(ref);
     const snapshot = await context.ownSnapshot(name, sandbox);
     await context.call('deleteSnapshot', { params: { snapshot: snapshot.id } });
     return { workspace_id: sandbox.id, snapshot_name: snapshot.name, status: 'deleted' as const };
@@ -188,7 +188,7 @@ const diff = defineTool({
   }),
   next: unknownSnapshot,
   run: async (context, input) => {
-    const sandbox = context.ownSandbox(input.workspace_id);
+    const sandbox = await context.ownSandbox(input.workspace_id);
     const { id } = sandbox;
     const from = await context.usableSnapshot(input.snapshot_name, sandbox);
     const to =

@@ -149,8 +149,9 @@ export const swarmRun = defineTool({
         'invalid_argument',
         'merge_strategy and merge_target go together: give both or none',
       );
-    const golden = context.ownSandbox(given.golden_workspace);
-    const target = given.merge_target === undefined ? undefined : context.ownSandbox(given.merge_target);
+    const golden = await context.ownSandbox(given.golden_workspace);
+    const target =
+      given.merge_target === undefined ? undefined : await context.ownSandbox(given.merge_target);
     const snapshot = await context.usableSnapshot(given.snapshot_name, golden);
     for (const { env } of given.tasks) context.secrets.addEnvironment(env ?? {});
     context.secrets.addEnvironment(given.env_vars ?? {});

@@ -12,7 +12,7 @@ const treeRef = z.string().min(1).max(256);
 /** A workspace of this session as it is now, or one of its snapshots as `workspace:snapshot`. */
 const treeOf = async (context: ToolContext, ref: string): Promise<string> => {
   const colon = ref.indexOf(':');
-  const sandbox = context.ownSandbox(colon < 0 ? ref : ref.slice(0, colon));
+  const sandbox = await context.ownSandbox(colon < 0 ? ref : ref.slice(0, colon));
   return colon < 0 ? sandbox.id : (await context.usableSnapshot(ref.slice(colon + 1), sandbox)).id;
 };
 
@@ -141,8 +141,8 @@ const merge = defineTool({
   },
   run: (context, input) =>
     context.during('merging', async () => {
-      const into = context.ownSandbox(input.into);
-      const from = context.ownSandbox(input.from);
+      const into = await context.ownSandbox(input.into);
+      const from = await context.ownSandbox(input.from);
       if (into.id === from.id)
         throw new CoppiceError('invalid_argument', 'from and into are the same workspace');
       const merged = await context.call('merge', {
