@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { mkdir, open, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { type CopySource, copyFiles, parseOwner } from './copy-files.ts';
@@ -66,8 +66,13 @@ export function parseMount(
   };
 }
 
+/** What caches of all builds may hold on the disk of the home; those that were used least lately go first. */
+const mostCacheBytes = 16 * 2 ** 30;
+
 export interface MountParts {
   readonly files: SandboxFiles;
+  /** Of the sandbox: what it gives to be kept outside is no more than could lie on its disk. */
+  readonly diskBytes: number;
   readonly secrets: Readonly<Record<string, string>>;
   /** Where what is kept between builds lies. */
   readonly cacheDir: string;
@@ -98,7 +103,7 @@ export async function withMounts<T>(
 
 async function show(mount: RunMount, parts: MountParts, env: Record<string, string>): Promise<Undo> {
   if (mount.type === 'secret') return showSecret(mount, parts, env);
-  const { files, cacheDir } = parts;
+  const { files, cacheDir, diskBytes } = parts;
   if (mount.type === 'bind') {
     const source = await parts.sourceOf(mount.from);
     const path = mount.source === '' ? '/' : mount.source;
@@ -125,8 +130,12 @@ async function show(mount: RunMount, parts: MountParts, env: Record<string, stri
   await stored?.close();
   if (stored !== undefined) await files.unpack(mount.target, createReadStream(kept));
   return async () => {
-    await store(await files.pack(mount.target), kept);
-    await undo();
+    try {
+      await store(await files.pack(mount.target), kept, diskBytes);
+      await thin(cacheDir);
+    } finally {
+      await undo();
+    }
   };
 }
 
@@ -158,7 +167,7 @@ async function showSecret(
 }
 
 /** An empty directory there; what it held comes back afterwards. */
-async function clear(target: string, { files, cacheDir }: MountParts): Promise<Undo> {
+async function clear(target: string, { files, cacheDir, diskBytes }: MountParts): Promise<Undo> {
   const found = await files.stat(target);
   if (found === undefined) {
     const made = await missingParents(target, files);
@@ -168,7 +177,7 @@ async function clear(target: string, { files, cacheDir }: MountParts): Promise<U
   if (found.kind !== 'directory') throw inTheWay(target);
   const { entries } = await files.list(target);
   const before = join(cacheDir, `.before-${process.pid}-${performance.now()}.tar`);
-  if (entries.length > 0) await store(await files.pack(target), before);
+  if (entries.length > 0) await store(await files.pack(target), before, diskBytes);
   for (const entry of entries) await files.remove(entry.path);
   return async () => {
     for (const entry of (await files.list(target)).entries) await files.remove(entry.path);
@@ -190,18 +199,40 @@ async function missingParents(path: string, files: SandboxFiles): Promise<string
   return missing;
 }
 
-async function store(tar: AsyncIterable<Buffer>, file: string): Promise<void> {
+async function store(tar: AsyncIterable<Buffer>, file: string, mostBytes: number): Promise<void> {
   await mkdir(posix.dirname(file), { recursive: true, mode: 0o700 });
   const draft = `${file}.${process.pid}.new`;
   const target = await open(draft, 'w', 0o600);
   try {
-    for await (const chunk of tar) await target.write(chunk);
+    let bytes = 0;
+    for await (const chunk of tar) {
+      bytes += chunk.length;
+      // A file of holes is as large as it says in an archive.
+      if (bytes > mostBytes)
+        throw new CoppiceError('too_large', 'a mount of RUN holds more than the disk of the build', {
+          hint: 'Build with a larger disk (--disk), or keep less in it.',
+        });
+      await target.write(chunk);
+    }
     await target.close();
     await rename(draft, file);
   } catch (error) {
     await target.close().catch(() => {});
     await rm(draft, { force: true });
     throw error;
+  }
+}
+
+async function thin(directory: string): Promise<void> {
+  const found = await Promise.all(
+    (await readdir(directory))
+      .filter((name) => /^[0-9a-f]{40}\.tar$/.test(name))
+      .map(async (name) => ({ path: join(directory, name), stats: await stat(join(directory, name)) })),
+  );
+  let bytes = 0;
+  for (const { path, stats } of found.sort((a, b) => b.stats.mtimeMs - a.stats.mtimeMs)) {
+    bytes += stats.size;
+    if (bytes > mostCacheBytes) await rm(path, { force: true });
   }
 }
 

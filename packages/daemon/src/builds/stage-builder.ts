@@ -117,11 +117,12 @@ export class StageBuilder {
     const froms = await Promise.all(mounts.map((mount) => this.#mountKey(mount, line)));
     const key = ['RUN', command, env, user, cwd, network, mounts, froms];
     await this.#change(instruction, key, (worker) =>
-      this.#withNetwork(worker, network, () =>
+      this.#withNetwork(worker, network, async () =>
         withMounts(
           mounts,
           {
             files: worker.files,
+            diskBytes: (await this.#parts.bench.services.sandboxes.get(worker.id)).disk_mb * 2 ** 20,
             secrets: this.#parts.secrets,
             cacheDir: this.#parts.cacheDir,
             sourceOf: async (from) => (await this.#source(from, line)).source,

@@ -2,6 +2,18 @@ import { CoppiceError } from '@coppice/protocol';
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
+/** What variables may make of one text: each may stand for others, so a few lines can ask for more than any memory holds. */
+const mostCharacters = 1_048_576;
+/** How deep one default may stand in another. */
+const deepest = 32;
+
+const checked = (result: string): string => {
+  if (result.length <= mostCharacters) return result;
+  throw new CoppiceError('too_large', `variables make more than ${mostCharacters} characters of one text`, {
+    hint: 'Put it into a file of the build context.',
+  });
+};
+
 /** Splits at white space that is not quoted; quotes and escapes stay. */
 export function rawWords(text: string, escapeWith: string): string[] {
   const words: string[] = [];
@@ -45,7 +57,7 @@ export function expand(text: string, variables: Variables, escapeWith: string): 
       at += 1;
     } else if (character === '$') {
       const { value, length } = readVariable(text.slice(at), variables, escapeWith);
-      result += value;
+      result = checked(result + value);
       at += length;
     } else {
       result += character;
@@ -64,7 +76,7 @@ export function expandText(text: string, variables: Variables, escapeWith: strin
       at += 2;
     } else if (text[at] === '$') {
       const { value, length } = readVariable(text.slice(at), variables, escapeWith);
-      result += value;
+      result = checked(result + value);
       at += length;
     } else {
       result += text[at];
@@ -101,8 +113,14 @@ function readVariable(
 function closingBrace(text: string): number {
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {
-    if (text.startsWith('${', at)) depth += 1;
-    else if (text[at] === '}') {
+    if (text.startsWith('${', at)) {
+      depth += 1;
+      if (depth > deepest)
+        throw new CoppiceError(
+          'unsupported',
+          `more than ${deepest} variables stand in each other in a Dockerfile`,
+        );
+    } else if (text[at] === '}') {
       depth -= 1;
       if (depth === 0) return at;
     }
