@@ -15,7 +15,7 @@ const failure = (work: Promise<unknown>): Promise<CoppiceError> =>
 
 /**
  * Stands in for runsc or CRIU: what it is told to hang in, it hangs in for ever, in a child of its own; all else it hands on. Where
- * that is `held`, CRIU itself hangs, with every process of the sandbox in its hands.
+ * that is `held`, CRIU itself hangs, with every process of the sandbox in its hands. `everything` is every call.
  */
 class StandIn implements Disposable {
   readonly program: string;
@@ -32,6 +32,7 @@ if [ -n "$CRTOOLS_SCRIPT_ACTION" ]; then
   exit 0
 fi
 verb=$(cat ${this.#dir}/hang 2>/dev/null)
+[ "$verb" = everything ] && hang "$*"
 for word in "$@"; do
   [ "$word" = "$verb" ] && hang "$word"
   [ "$word $verb" = "dump held" ] && exec ${real} "$@" --action-script "$0"
@@ -231,6 +232,25 @@ for (const { driver, real, setting, write, read } of drivers)
           daemon = before;
         }
       });
+
+      test.each(['stopped', 'killed'] as const)(
+        'in every call: a home whose daemon was %s is purged with its sandboxes',
+        async (how) => {
+          const own = await RunningDaemon.start({ config: { [setting]: standIn.program } });
+          const running = await own.client.sandboxes.create({
+            driver,
+            network: { allow: ['198.51.100.1'] },
+          });
+          await running.exec('true');
+          const paused = await own.client.sandboxes.create({ driver });
+          await paused.pause();
+          expect(own.traces.machines()).toContain(running.id);
+          standIn.hangIn('everything');
+          if (how === 'killed') await own.kill();
+          else await own.stop();
+          expect(await own.purge()).toEqual([]);
+        },
+      );
     },
   );
 
