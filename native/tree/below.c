@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,4 +33,29 @@ int parent_below(int root, const char *path, const char **last) {
   }
   *last = path;
   return at;
+}
+
+void near_forget(struct near_below *near) {
+  if (near->dir >= 0) close(near->dir);
+  free(near->folder);
+  *near = (struct near_below){.dir = -1};
+}
+
+int near_below(struct near_below *near, int root, const char *path, const char **last) {
+  const char *slash = strrchr(path, '/');
+  const size_t len = slash ? (size_t)(slash - path) : 0;
+  if (near->dir >= 0 && strlen(near->folder) == len && memcmp(near->folder, path, len) == 0) {
+    *last = slash ? slash + 1 : path;
+    return near->dir;
+  }
+  near_forget(near);
+  char *folder = strndup(path, len);
+  if (!folder) return -1;
+  near->dir = parent_below(root, path, last);
+  if (near->dir < 0) {
+    const int error = errno;
+    free(folder);
+    errno = error;
+  } else near->folder = folder;
+  return near->dir;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "below.h"
@@ -196,7 +197,9 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
     size_t small_len = 0;
     if (large) read_large(store, fd, path, keep, known, memory, out, copy_name);
     else {
-      small_len = read_some(fd, memory->bytes, LARGE_FILE + 1, 0, path);
+      /* One that grows meanwhile is found by its times. */
+      const size_t most = attempt < ATTEMPTS && before.st_size > 0 ? (size_t)before.st_size : LARGE_FILE + 1;
+      small_len = read_some(fd, memory->bytes, most, 0, path);
       out->size = small_len;
       blake3_hash(memory->bytes, small_len, out->hash);
       progress_add(0, small_len);
@@ -216,6 +219,7 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
         __atomic_add_fetch(&store->new_contents, 1, __ATOMIC_RELAXED);
       }
     }
+    out->no_xattrs = flistxattr(fd, NULL, 0) == 0;
     out->location.len = (uint64_t)after.st_blocks * 512 < (uint64_t)after.st_size;
     break;
   }
@@ -254,24 +258,25 @@ static void give_large(int from, int fd, const char *path, struct content_memory
   else *size = hash_file(from, (struct copy){fd, false}, memory, path, hash);
 }
 
-/* A file of a snapshot that is a whole directory. */
-static int open_in_tree(int tree, const char *path) {
-  const char *name;
-  const int dir = parent_below(tree, path, &name);
-  if (dir < 0) return -1;
-  const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  close(dir);
-  return fd;
+static void refuse_other(const struct record *record, uint64_t size, const uint8_t hash[HASH_LEN], const char *path) {
+  if (size != record->size || memcmp(hash, record->hash, HASH_LEN) != 0)
+    die("corrupt", "the stored content of %s does not match its hash", path);
 }
 
-void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
-                  struct content_memory *memory) {
+int content_open(struct near_below *near, int tree, const char *path) {
+  const char *name;
+  const int dir = near_below(near, tree, path, &name);
+  return dir < 0 ? -1 : openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+void content_give(struct store *store, struct near_below *near, int tree, const struct record *record, struct location at, const char *path,
+                  int fd, struct content_memory *memory) {
   progress_add(1, 0);
   if (record->size == 0) return;
   uint8_t hash[HASH_LEN];
   uint64_t size = record->size;
   if (tree >= 0 || at.pack == IN_BLOB) {
-    const int from = tree >= 0 ? open_in_tree(tree, path) : store_open_blob(store, record->hash);
+    const int from = tree >= 0 ? content_open(near, tree, path) : store_open_blob(store, record->hash);
     if (from < 0 && errno == EACCES) die_errno("read the stored content of", path);
     if (from < 0) die("corrupt", "the stored content of %s is missing", path);
     give_large(from, fd, path, memory, hash, &size);
@@ -290,8 +295,25 @@ void content_give(struct store *store, int tree, const struct record *record, st
       if (ftruncate(fd, (off_t)size) != 0) die_errno("write", path);
     } else write_at(fd, memory->bytes, size, 0, path);
   }
-  if (size != record->size || memcmp(hash, record->hash, HASH_LEN) != 0)
-    die("corrupt", "the stored content of %s does not match its hash", path);
+  refuse_other(record, size, hash, path);
+}
+
+void content_compare(struct near_below *near, int tree, const struct record *record, const char *path, struct content_memory *memory) {
+  progress_add(1, 0);
+  if (record->size == 0) return;
+  uint8_t hash[HASH_LEN];
+  const int fd = content_open(near, tree, path);
+  if (fd < 0 && errno == EACCES) die_errno("read the stored content of", path);
+  if (fd < 0) die("corrupt", "the stored content of %s is missing", path);
+  uint64_t size;
+  if (record->size > LARGE_FILE) size = hash_file(fd, nowhere, memory, path, hash);
+  else {
+    size = read_some(fd, memory->bytes, (size_t)record->size + 1, 0, path);
+    blake3_hash(memory->bytes, size, hash);
+    progress_add(0, size);
+  }
+  close(fd);
+  refuse_other(record, size, hash, path);
 }
 
 const char *content_check(struct store *store, const struct record *record, struct location at, struct content_memory *memory) {

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "below.h"
 #include "node.h"
 
 struct content {
@@ -11,6 +12,7 @@ struct content {
   uint64_t size;
   struct location location;
   struct stat stat; /* as it was when the content was read */
+  bool no_xattrs;   /* it has no extended attributes */
   bool unsettled;   /* it changed each time that it was read: what was read is stored, and it counts as changed */
 };
 
@@ -36,8 +38,13 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
                   struct content_memory *memory, struct content *out);
 
 /* Writes a file's content to `fd` (empty, writable) from the store, or from `tree` where a snapshot is a whole directory. */
-void content_give(struct store *store, int tree, const struct record *record, struct location at, const char *path, int fd,
-                  struct content_memory *memory);
+void content_give(struct store *store, struct near_below *near, int tree, const struct record *record, struct location at, const char *path,
+                  int fd, struct content_memory *memory);
+
+/* Opens a file of a snapshot that is a whole directory, for reading; -1 with errno. */
+int content_open(struct near_below *near, int tree, const char *path);
+/* Dies when such a file is not what its record says. */
+void content_compare(struct near_below *near, int tree, const struct record *record, const char *path, struct content_memory *memory);
 
 /* NULL when what is stored is what it was, else what is wrong with it. */
 const char *content_check(struct store *store, const struct record *record, struct location at, struct content_memory *memory);

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "fill.h"
 #include "places.h"
-#include "restore.h"
+#include "restore-worktree.h"
 #include "take.h"
 
 /* The whole tree at once, where the snapshot is one. */
@@ -36,42 +37,39 @@ static bool clone_whole(const struct snapshot *base, const char *payload, const 
   return true;
 }
 
-/* File by file. Answers the hash of what is there then. `index` is where its index goes; NULL: it needs none. */
-static void fill(const struct snapshot *base, const char *payload, const char *index, const struct selection *only, char hash[65]) {
-  char operation[ID_LEN + 1], storage[16], root[ROOT_TEXT];
+/* What is there, where it is not quite what the snapshot holds. */
+static void scan_filled(struct store *store, const struct snapshot *base, const char *payload, const char *index, struct root *out) {
   const uint64_t pack = new_pack();
-  log_new_id(&session.log, operation);
-  char *staging = making(path_of("%s/tmp/fork-%s", session.control, operation));
-  char *new_index = making(path_of("%s/tmp/%s.index", session.control, operation));
   char *pack_path = making(path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack));
-  if (mkdir(staging, 0700) != 0) die_errno("create", staging);
+  const struct scan_options options = {.directory = payload, .new_index_path = index, .basis = base->id};
+  struct scan_result found;
+  store_begin_pack(store, pack, true);
+  scan(store, &options, &found);
+  store_end_pack(store, false);
+  free(found.nested);
+  unlink(pack_path);
+  *out = found.root;
+}
+
+/* File by file. The hash of what is there then goes to `hash`. `index` is where its index goes; NULL: neither is needed. */
+static void fill(const struct snapshot *base, const char *payload, const char *index, const struct selection *only, char hash[65]) {
+  char storage[16], root[ROOT_TEXT];
   json_field_string(base->record, "storage", storage, sizeof storage);
   json_field_string(base->record, "root", root, sizeof root);
-  struct restore_options options = {.directory = payload,
-                                    .staging = staging,
-                                    .kept = path_of("%s/kept/%s", session.control, operation),
-                                    .tree = strcmp(storage, "tree") == 0 ? path_of("%s/trees/%s", session.control, base->id) : NULL,
-                                    .from_nothing = true};
+  struct fill_options options = {.directory = payload,
+                                 .tree = strcmp(storage, "tree") == 0 ? path_of("%s/trees/%s", session.control, base->id) : NULL,
+                                 .index_path = index,
+                                 .basis = base->id};
   if (only) options.selection = *only;
-  root_parse(root, &options.to);
-  const struct scan_options again = {.new_index_path = new_index, .basis = base->id};
+  root_parse(root, &options.from);
   struct store store;
+  struct refused refused;
   store_open(&store, session.control);
-  store_begin_pack(&store, pack, true);
-  struct restore_result restored;
-  struct scan_result found;
-  restore(&store, &options, &again, &restored, &found);
-  store_end_pack(&store, false);
+  struct root filled = options.from;
+  if (!fill_directory(&store, &options, &refused) && index) scan_filled(&store, base, payload, index, &filled);
   close(store.dir);
-  free(found.nested);
-  if (restored.owners_refused) notice("the owners of %" PRIu64 " entries could not be restored: that takes root", restored.owners_refused);
-  if (restored.attributes_refused)
-    notice("%" PRIu64 " extended attributes could not be restored on this filesystem or by this user", restored.attributes_refused);
-  if (!index) unlink(new_index);
-  else if (rename(new_index, index) != 0) die_errno("replace", index);
-  remove_tree(staging);
-  unlink(pack_path);
-  hash_text(&found.root, hash);
+  tell_refused(&refused);
+  if (index) hash_text(&filled, hash);
 }
 
 /* Whatever our own umask is. */
@@ -123,11 +121,10 @@ void fork_worktree(const char *name, const char *base, unsigned mode) {
 
 void export_snapshot(const char *id, const char *directory, unsigned mode, const struct selection *only) {
   const struct snapshot *from = log_find(&session.log, id);
-  char hash[65];
   if (!from) die("not_found", "there is no snapshot %s", id);
   /* An empty one may be there; what was put into it goes when this fails. */
   if (rmdir(directory) != 0 && errno != ENOENT) die_errno("replace", directory);
   make_directory(making(path_of("%s", directory)), mode, false);
-  fill(from, directory, NULL, only, hash);
+  fill(from, directory, NULL, only, NULL);
   nothing_made();
 }

@@ -10,7 +10,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static struct content_memory own;
-static unsigned helpers, busy;
+static unsigned helpers;
+static unsigned sharing; /* Helpers that take items of the batch. */
+static bool open_to_helpers;
 static unsigned at_work; /* Threads inside an item of a batch that is shared. */
 static bool abandoned;
 static uint64_t round_number;
@@ -37,12 +39,13 @@ static void *helper(void *unused) {
   uint64_t seen = 0;
   pthread_mutex_lock(&lock);
   for (;;) {
-    while (seen == round_number) pthread_cond_wait(&wake, &lock);
+    while (!open_to_helpers || seen == round_number) pthread_cond_wait(&wake, &lock);
     seen = round_number;
+    sharing++;
     pthread_mutex_unlock(&lock);
     take_items(&memory);
     pthread_mutex_lock(&lock);
-    if (--busy == 0) pthread_cond_signal(&done);
+    if (--sharing == 0) pthread_cond_signal(&done);
   }
   return NULL;
 }
@@ -66,13 +69,15 @@ void jobs_run(job work, void *context, size_t count, bool worth_threads) {
   batch.context = context;
   batch.count = count;
   batch.next = 0;
-  busy = helpers;
+  open_to_helpers = true;
   round_number++;
   pthread_cond_broadcast(&wake);
   pthread_mutex_unlock(&lock);
   take_items(&own);
   pthread_mutex_lock(&lock);
-  while (busy) pthread_cond_wait(&done, &lock);
+  /* A helper that wakes up after the last item was taken is not waited for: on a busy machine that can take long. */
+  open_to_helpers = false;
+  while (sharing) pthread_cond_wait(&done, &lock);
   pthread_mutex_unlock(&lock);
 }
 

@@ -17,6 +17,7 @@ struct item {
   bool sure;                     /* it is as the index has it, however young */
   bool changed, unsettled, gone; /* gone: between the listing and the reading */
   bool differs;                  /* changed, and not only so young that it may be */
+  bool no_xattrs;                /* it is known to have none */
   const char *link;              /* of a hard link: the path of the first one */
   const struct record *old;      /* in the index */
   uint32_t old_at;

@@ -1,6 +1,8 @@
 #include "node.h"
 
 #include <limits.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,4 +122,18 @@ struct location node_store(struct store *store, const struct buf *canonical, con
   store->new_nodes++;
   free(bytes.data);
   return at;
+}
+
+void root_text(const struct root *root, char out[ROOT_TEXT]) {
+  char hex[65];
+  hex_of(root->hash, HASH_LEN, hex);
+  snprintf(out, ROOT_TEXT, "%s:%016" PRIx64 ":%" PRIu64 ":%" PRIu64, hex, root->location.pack, root->location.offset, root->location.len);
+}
+
+bool root_parse(const char *text, struct root *out) {
+  char hex[65];
+  uint64_t pack, offset, len;
+  if (sscanf(text, "%64[0-9a-f]:%" SCNx64 ":%" SCNu64 ":%" SCNu64, hex, &pack, &offset, &len) != 4) return false;
+  out->location = (struct location){pack, offset, len};
+  return hash_from_hex(hex, out->hash);
 }

@@ -48,6 +48,11 @@ struct root {
   struct location location;
 };
 
+/* hash:pack:offset:length, as the log has it. */
+#define ROOT_TEXT 128
+void root_text(const struct root *root, char out[ROOT_TEXT]);
+bool root_parse(const char *text, struct root *out);
+
 struct cursor {
   const uint8_t *at, *end;
   uint32_t index;

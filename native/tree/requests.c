@@ -149,7 +149,9 @@ static void do_give(void) {
   struct content_memory memory;
   content_memory_init(&memory);
   making(path_of("%s", to));
-  content_give(&store, dir, &record, at, path, fd, &memory);
+  struct near_below near = {.dir = -1};
+  content_give(&store, &near, dir, &record, at, path, fd, &memory);
+  near_forget(&near);
   nothing_made();
   free(memory.bytes);
   close(fd);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,20 @@ static void sync_worktree(const char *worktree) {
   close(fd);
 }
 
+/* The files that were replaced are removed while the disk is waited for. */
+static pthread_t remover;
+
+static void *remove_staging(void *path) {
+  remove_tree(path);
+  return NULL;
+}
+
+static void remove_aside(char *staging) {
+  if (pthread_create(&remover, NULL, remove_staging, staging) != 0) die("limit_reached", "no more threads");
+}
+
+static void remove_settle(void) { pthread_join(remover, NULL); }
+
 static void append_restore(const struct restore_request *request, const struct target *target, const char *hash) {
   const char *worktree = request->worktree;
   if (!request->loose) sync_worktree(worktree);
@@ -113,11 +128,14 @@ static void append_restore(const struct restore_request *request, const struct t
   free(data.data);
 }
 
+void tell_refused(const struct refused *refused) {
+  if (refused->owners) notice("the owners of %" PRIu64 " entries could not be restored: that takes root", refused->owners);
+  if (refused->attributes)
+    notice("%" PRIu64 " extended attributes could not be restored on this filesystem or by this user", refused->attributes);
+}
+
 static void tell(const struct restore_result *restored, const char *kept, const char *operation) {
-  if (restored->owners_refused)
-    notice("the owners of %" PRIu64 " entries could not be restored: that takes root", restored->owners_refused);
-  if (restored->attributes_refused)
-    notice("%" PRIu64 " extended attributes could not be restored on this filesystem or by this user", restored->attributes_refused);
+  tell_refused(&restored->refused);
   if (!restored->moved_aside) return;
   const bool moved = access(kept, F_OK) == 0;
   notice("%" PRIu64 " ignored or just changed entries stood in the way and are now %s%s", restored->moved_aside,
@@ -156,7 +174,8 @@ static void apply_target(const struct restore_request *request, const struct tar
                                           .tree = target->whole_tree ? path_of("%s/trees/%s", session.control, target->id) : NULL,
                                           .from = *from,
                                           .to = target->root,
-                                          .selection = target->paths};
+                                          .selection = target->paths,
+                                          .durable = !request->loose};
   const struct scan_options again = {
       .index_path = index, .new_index_path = partial ? NULL : new_index, .basis = target->id, .locations_hold = index_holds(index)};
   struct scan_result found;
@@ -165,15 +184,16 @@ static void apply_target(const struct restore_request *request, const struct tar
   close(store.dir);
   free(found.nested);
   kill_point("restore-done");
+  remove_aside(staging);
   /* What counts as saved from now on: the snapshot. Where more is there, files that were ignored and no longer are, the next restore
      must not take that for saved. What this user or filesystem could not give back is no change of anybody's. */
   hash_text(&found.root, hash);
-  append_restore(request, target, partial || restored->owners_refused || restored->attributes_refused ? hash : target->hash);
+  append_restore(request, target, partial || restored->refused.owners || restored->refused.attributes ? hash : target->hash);
+  remove_settle();
   kill_point("restore-committed");
   if (!partial && found.index_changed && rename(new_index, index) != 0) die_errno("replace", index);
   tell(restored, options.kept, operation);
   clear_intent();
-  remove_tree(staging);
   unlink(new_index);
   unlink(pack_path);
 }

@@ -20,4 +20,7 @@ void restore_worktree(const struct restore_request *request, struct taken *saved
 /* What a worktree holds now: its contents are not stored, and its nodes are there for now. */
 void peek(const char *worktree, const struct selection *only, bool until_change, struct scan_result *found);
 
+/* Says how many owners and attributes could not be restored, where there are any. */
+void tell_refused(const struct refused *refused);
+
 #endif

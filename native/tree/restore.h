@@ -2,6 +2,7 @@
 #ifndef COPPICE_TREE_RESTORE_H
 #define COPPICE_TREE_RESTORE_H
 
+#include "metadata.h"
 #include "scan.h"
 
 struct restore_options {
@@ -10,14 +11,15 @@ struct restore_options {
   const char *kept;    /* where ignored files go that stand in the way; made when needed, or left out where they cannot be moved there */
   const char *tree;    /* the snapshot as a whole directory, or NULL */
   struct root from;    /* what the directory holds now */
-  bool from_nothing;   /* it is empty */
   struct root to;
   struct selection selection;
+  bool durable; /* new content is on the disk before the first file is replaced */
 };
 
 struct restore_result {
   uint64_t written, removed, adjusted; /* entries */
-  uint64_t owners_refused, attributes_refused, moved_aside;
+  uint64_t moved_aside;
+  struct refused refused;
   struct map files;   /* struct written by inode, for the scan that follows */
   struct map touched; /* directories in which something was changed, and all above them, by path */
 };

@@ -3,19 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "below.h"
 #include "ignore.h"
-#include "jobs.h"
-#include "listing.h"
 #include "progress.h"
+#include "scan-walk.h"
 #include "shut.h"
 #include "xattrs.h"
 
@@ -23,64 +19,6 @@
 #define RACY_NS 20000000
 #define BTRFS_EMPTY_SUBVOLUME_INO 2
 #define SUBVOLUME_ROOT_INO 256
-/* Nothing of a clone is in a cache: what changed is looked at there as long as that is less than a part of all. */
-#define SIFTED_MAX 64
-#define WALK_IS_QUICKER 16
-#define PAGE 4096
-
-struct walk {
-  bool skips; /* directories that a restore has not touched */
-  bool sifts; /* what has not changed since the moment of the index */
-  bool saw_ignore;
-  bool saw_other; /* filesystem or subvolume, whose inodes have numbers of their own */
-  struct store *store;
-  const struct scan_options *options;
-  struct scan_result *result;
-  struct index index;
-  bool have_index;
-  struct buf path;
-  struct buf fresh; /* index blocks */
-  struct map links;
-  struct map known; /* contents of the index by hash: what was moved or touched is not stored twice */
-  struct map large_sizes;
-  bool known_built;
-  int64_t racy_from;
-  int tree, origin; /* the directory that is walked; the one that it was cloned from, or -1 */
-  int live;         /* that one where it can be walked in place of the clone, or -1 */
-  uint64_t tree_dev, live_dev;
-  struct map since; /* inodes that have */
-};
-
-struct tree_ref {
-  bool present;
-  struct root root;
-};
-
-void root_text(const struct root *root, char out[ROOT_TEXT]) {
-  char hex[65];
-  hex_of(root->hash, HASH_LEN, hex);
-  snprintf(out, ROOT_TEXT, "%s:%016" PRIx64 ":%" PRIu64 ":%" PRIu64, hex, root->location.pack, root->location.offset, root->location.len);
-}
-
-bool root_parse(const char *text, struct root *out) {
-  char hex[65];
-  return sscanf(text, "%64[0-9a-f]:%" SCNx64 ":%" SCNu64 ":%" SCNu64, hex, &out->location.pack, &out->location.offset,
-                &out->location.len) == 4 &&
-         hash_from_hex(hex, out->hash);
-}
-
-int selected(const struct selection *selection, const char *path, size_t len) {
-  if (!selection->count) return INSIDE;
-  int best = OUTSIDE;
-  for (size_t i = 0; i < selection->count; i++) {
-    const char *chosen = selection->paths[i];
-    const size_t chosen_len = strlen(chosen);
-    if (len >= chosen_len && memcmp(path, chosen, chosen_len) == 0 && (len == chosen_len || path[chosen_len] == '/' || !chosen_len))
-      return INSIDE;
-    if (len < chosen_len && memcmp(path, chosen, len) == 0 && (len == 0 || chosen[len] == '/')) best = ON_THE_WAY;
-  }
-  return best;
-}
 
 int64_t filesystem_moment(struct store *store) {
   char name[64];
@@ -92,7 +30,9 @@ int64_t filesystem_moment(struct store *store) {
   return (int64_t)stat.st_mtim.tv_sec * 1000000000 + stat.st_mtim.tv_nsec;
 }
 
-static size_t path_push(struct walk *walk, const char *name, size_t len) {
+int64_t racy_since(int64_t moment_ns) { return moment_ns - RACY_NS; }
+
+size_t path_push(struct walk *walk, const char *name, size_t len) {
   const size_t before = walk->path.len;
   if (before) buf_add(&walk->path, "/", 1);
   buf_add(&walk->path, name, len);
@@ -101,12 +41,12 @@ static size_t path_push(struct walk *walk, const char *name, size_t len) {
   return before;
 }
 
-static void path_pop(struct walk *walk, size_t before) {
+void path_pop(struct walk *walk, size_t before) {
   walk->path.len = before;
   walk->path.data[before] = 0;
 }
 
-static bool is_as_indexed(const struct item *item, const struct entry *old, const struct stat_key *key) {
+bool is_as_indexed(const struct item *item, const struct entry *old, const struct stat_key *key) {
   const struct record *record = old->record;
   if (key->ino != item->ino || key->ctime_ns != item->ctime_ns || (key->flags & STAT_RACY) || record->type != item->type) return false;
   if (item->type == 'h') return strlen(item->link) == record->link_len && memcmp(item->link, old->link, record->link_len) == 0;
@@ -176,147 +116,6 @@ static size_t examine(struct walk *walk, const struct listing *listing, const st
   return kept;
 }
 
-static struct location find_known(void *context, const uint8_t hash[HASH_LEN]) {
-  struct walk *walk = context;
-  uint64_t a, b;
-  memcpy(&a, hash, 8);
-  memcpy(&b, hash + 8, 8);
-  const struct location *found = map_get(&walk->known, a, b);
-  return found ? *found : (struct location){0};
-}
-
-static bool has_large(void *context, uint64_t size) {
-  struct walk *walk = context;
-  return map_get(&walk->large_sizes, size, 1);
-}
-
-static void note_once(char **where, const char *path) {
-  char *text = must_strdup(path), *none = NULL;
-  if (!__atomic_compare_exchange_n(where, &none, text, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) free(text);
-}
-
-/* A clone cannot be opened up: then the worktree is read in its place. */
-static bool note_refused(void *context, const char *path) {
-  struct walk *walk = context;
-  if (!walk->options->whole_tree || !walk->options->live) return false;
-  note_once(&walk->result->refused, path);
-  return true;
-}
-
-static void build_known(struct walk *walk) {
-  if (walk->known_built || !walk->have_index || !walk->options->locations_hold) return;
-  walk->known_built = true;
-  for (size_t i = 0; i < walk->index.count; i++) {
-    const struct block *block = &walk->index.blocks[i];
-    struct cursor cursor;
-    for (cursor_start(&cursor, block->canonical, block->header->canonical_len); cursor.valid; cursor_next(&cursor)) {
-      const struct location *at = &block->locations[cursor.index];
-      if (cursor.entry.record->type != 'f' || !at->pack) continue;
-      uint64_t a, b;
-      memcpy(&a, cursor.entry.record->hash, 8);
-      memcpy(&b, cursor.entry.record->hash + 8, 8);
-      *map_at(&walk->known, a, b) = (void *)at;
-      if (at->pack == IN_BLOB) *map_at(&walk->large_sizes, cursor.entry.record->size, 1) = walk;
-    }
-  }
-}
-
-/*
- * A clone on btrfs can hold a file whose name was written down when its bytes had not been: then it is shorter than it was, mostly
- * empty. Whether `item`, of which `content` was read in the clone, is such a one, can be seen by the file that it was cloned from.
- */
-static bool is_caught(struct walk *walk, const char *path, const struct item *item, const struct content *content,
-                      struct content_memory *memory) {
-  if (item->ctime_ns < walk->options->caught_from) return false;
-  const char *name;
-  const int dir = parent_below(walk->origin, path, &name);
-  struct item live = {.name = (char *)name};
-  if (dir < 0) live.error = errno;
-  else item_look(dir, &live);
-  bool caught;
-  if (live.error || live.ino != item->ino || live.type != 'f') {
-    /* It is gone, and nothing tells what it was. What is cut short ends with a whole page. */
-    caught = content->size % PAGE == 0;
-  } else if (live.ctime_ns != item->ctime_ns) {
-    /* Somebody goes on with it. What was there already may be anything; what was just made is not empty for long. */
-    caught = content->size == 0 && live.size > 0;
-  } else {
-    struct content now;
-    const struct known_contents nothing = {0};
-    caught = content->size != live.size;
-    if (!caught && content->size && content_take(walk->store, dir, name, path, false, &nothing, memory, &now))
-      caught = !now.unsettled && now.stat.st_ino == item->ino && memcmp(now.hash, content->hash, HASH_LEN) != 0;
-  }
-  if (dir >= 0) close(dir);
-  return caught;
-}
-
-struct take_job {
-  struct walk *walk;
-  int fd;
-  struct item **items;
-};
-
-static void take_one(void *context, size_t at, struct content_memory *memory) {
-  struct take_job *job = context;
-  struct item *item = job->items[at];
-  struct walk *walk = job->walk;
-  char short_path[1024], *path = short_path;
-  const size_t len = walk->path.len;
-  if (len + item->name_len + 2 > sizeof short_path) path = must_alloc(len + item->name_len + 2);
-  memcpy(path, walk->path.data, len);
-  if (len) path[len] = '/';
-  memcpy(path + len + (len ? 1 : 0), item->name, item->name_len + 1);
-  struct content content;
-  const struct known_contents known = {walk, find_known, note_refused, has_large};
-  if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, &known, memory, &content)) {
-    item->gone = true;
-    if (path != short_path) free(path);
-    return;
-  }
-  const bool same = item->old && item->old->type == 'f' && item->location.pack && memcmp(content.hash, item->hash, HASH_LEN) == 0;
-  item_stat(item, &content.stat);
-  if (walk->origin >= 0 && walk->options->caught_from && is_caught(walk, path, item, &content, memory)) {
-    note_once(&walk->result->caught, path);
-  }
-  item->size = content.size;
-  item->unsettled = content.unsettled;
-  memcpy(item->hash, content.hash, HASH_LEN);
-  /* Touched, but with what it held before: it stays where it is stored. */
-  const uint64_t sparse = content.location.len;
-  if (!same) item->location = content.location;
-  else item->location.len = sparse;
-  if (path != short_path) free(path);
-}
-
-static void take_contents(struct walk *walk, int fd, struct item *items, size_t count) {
-  struct item **list = NULL;
-  size_t jobs = 0;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; i++) {
-    struct item *item = &items[i];
-    if (!item->changed || item->type != 'f') continue;
-    if (walk->options->written) {
-      const struct written *written = map_get(walk->options->written, item->ino, 1);
-      if (written && written->size == item->size && written->mtime_ns == item->mtime_ns) {
-        memcpy(item->hash, written->hash, HASH_LEN);
-        item->location = (struct location){0};
-        continue;
-      }
-    }
-    list = must_realloc(list, (jobs + 1) * sizeof *list);
-    list[jobs++] = item;
-    bytes += item->size;
-  }
-  if (jobs) {
-    if (walk->options->keep) build_known(walk);
-    walk->result->hashed += jobs;
-    struct take_job job = {walk, fd, list};
-    jobs_run(take_one, &job, jobs, bytes > 128 * 1024);
-  }
-  free(list);
-}
-
 /* False when it is a symbolic link that is gone. */
 static bool add_record(struct walk *walk, int fd, const struct item *item, struct buf *canonical) {
   struct record record = {.type = item->type, .name_len = (uint16_t)item->name_len};
@@ -342,7 +141,7 @@ static bool add_record(struct walk *walk, int fd, const struct item *item, struc
       if (len < 0) die_errno("read the symbolic link", path);
       buf_add(&link, target, (size_t)len);
     }
-    xattrs_read(fd, item->name, path, &xattrs);
+    if (!item->no_xattrs) xattrs_read(fd, item->name, path, &xattrs);
     path_pop(walk, before);
   }
   if (item->name_len > NAME_MAX) die("unsupported", "the name is longer than %d bytes: %s", NAME_MAX, item->name);
@@ -365,178 +164,6 @@ static struct stat_key key_of(const struct walk *walk, const struct item *item) 
 
 static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter, const struct tree_ref *prefer,
                      struct root *out, uint32_t *flags_out);
-static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags);
-static bool skip_unchanged(struct walk *walk, const struct item *item, struct root *out, uint32_t *flags);
-
-/*
- * Nothing of a clone is in the kernel's caches yet, and everything of the directory that it was made from is. What is there now as
- * the index has it was so when the clone was made, since it has not changed in between. All else is looked at in the clone.
- */
-static bool live_is_as_indexed(struct walk *walk, const struct listing *live) {
-  struct stat stat;
-  const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
-  if (live->error || !block || block->header->count != live->count) return false;
-  if (fstat(live->fd, &stat) != 0 || stat.st_dev != walk->live_dev) return false;
-  struct cursor old;
-  cursor_start(&old, block->canonical, block->header->canonical_len);
-  for (size_t i = 0; i < live->count; i++, cursor_next(&old)) {
-    const struct item *item = &live->items[i];
-    if (!old.valid || name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) != 0) return false;
-    if (item->error || !item->type || (item->type == 'f' && item->nlink > 1)) return false;
-    if (item->dev != walk->live_dev || !is_as_indexed(item, &old.entry, &block->stats[old.index])) return false;
-  }
-  return true;
-}
-
-/* The directory at the walk's path, below `top`; -1 when it is not there. */
-static int open_here(struct walk *walk, int top) {
-  if (!walk->path.len) return openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const char *name;
-  const int dir = parent_below(top, (char *)walk->path.data, &name);
-  if (dir < 0) return -1;
-  const int fd = open_own(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  close(dir);
-  return fd;
-}
-
-/*
- * The directory at the walk's path in the clone. The clone says which names there are and what they stand for; what that is comes from
- * `live` where it can: an inode that is as the index has it was so when the clone was made.
- */
-static struct listing clone_listing(struct walk *walk, const struct listing *live) {
-  struct listing listing;
-  const char *name = ".";
-  const int dir = walk->path.len ? parent_below(walk->tree, (char *)walk->path.data, &name) : dup(walk->tree);
-  if (dir < 0) die_errno("open", (char *)walk->path.data);
-  listing_read_names(dir, name, &listing);
-  close(dir);
-  const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
-  struct cursor old = {0};
-  if (block) cursor_start(&old, block->canonical, block->header->canonical_len);
-  const struct item *other = live->items, *end = live->items + live->count;
-  for (size_t i = 0; i < listing.count && !listing.error; i++) {
-    struct item *item = &listing.items[i];
-    while (other < end && name_compare(other->name, other->name_len, item->name, item->name_len) < 0) other++;
-    while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) < 0) cursor_next(&old);
-    const bool same = other < end && name_compare(other->name, other->name_len, item->name, item->name_len) == 0 && old.valid &&
-                      name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 && !other->error &&
-                      other->ino == item->ino && other->dev == walk->live_dev && is_as_indexed(other, &old.entry, &block->stats[old.index]);
-    if (same) {
-      char *own_name = item->name;
-      *item = *other;
-      item->name = own_name;
-      item->dev = walk->tree_dev;
-    } else item_look(listing.fd, item);
-  }
-  return listing;
-}
-
-static bool changed_lately(struct walk *walk, uint64_t ino) { return map_get(&walk->since, ino, 0); }
-
-static void item_from_index(struct item *item, const struct entry *entry, const struct stat_key *key, uint64_t dev) {
-  const struct record *record = entry->record;
-  item->ino = key->ino;
-  item->dev = dev;
-  item->type = record->type;
-  item->size = record->size;
-  item->nlink = 1;
-  item->mtime_ns = record->mtime_ns;
-  item->ctime_ns = key->ctime_ns;
-  item->mode = record->mode;
-  item->uid = record->uid;
-  item->gid = record->gid;
-  item->sure = true;
-}
-
-/* The names that the index has for a directory, which are those that it holds. */
-static struct listing listing_from_index(struct walk *walk, const struct block *block) {
-  struct listing listing = {.fd = open_here(walk, walk->tree), .count = block->header->count};
-  if (listing.fd < 0) listing.error = errno;
-  listing.items = calloc(listing.count + 1, sizeof *listing.items);
-  if (!listing.items) die("limit_reached", "out of memory");
-  buf_room(&listing.names, block->header->canonical_len + listing.count);
-  listing.names.len = 0;
-  struct cursor old;
-  for (cursor_start(&old, block->canonical, block->header->canonical_len); old.valid; cursor_next(&old)) {
-    struct item *item = &listing.items[old.index];
-    item->name = (char *)listing.names.data + listing.names.len;
-    item->name_len = old.entry.record->name_len;
-    item->ino = block->stats[old.index].ino;
-    buf_add(&listing.names, old.entry.name, item->name_len);
-    buf_add(&listing.names, "", 1);
-  }
-  return listing;
-}
-
-static bool touched(struct walk *walk, const struct item *item) {
-  const size_t before = path_push(walk, item->name, item->name_len);
-  const bool found = map_get(walk->options->touched, bytes_key(walk->path.data, walk->path.len), walk->path.len);
-  path_pop(walk, before);
-  return found;
-}
-
-/*
- * The directory at the walk's path, where it is known what changed since the index was made: in a clone all that did, after a restore
- * what the restore did. `sure` says that the directory itself did not. An inode that did not and that the index has under this name is
- * taken as the index has it.
- */
-static struct listing sifted_listing(struct walk *walk, bool sure) {
-  const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
-  struct listing listing = {.fd = -1};
-  const bool listed = !sure || !block;
-  if (!listed) listing = listing_from_index(walk, block);
-  else {
-    const int dir = open_here(walk, walk->tree);
-    if (dir >= 0) listing_read_names(dir, ".", &listing), close(dir);
-    else listing.error = errno;
-  }
-  struct cursor old = {0};
-  if (block) cursor_start(&old, block->canonical, block->header->canonical_len);
-  for (size_t i = 0; i < listing.count && !listing.error; i++) {
-    struct item *item = &listing.items[i];
-    while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) < 0) cursor_next(&old);
-    bool same = old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 &&
-                block->stats[old.index].ino == item->ino && !(walk->sifts ? changed_lately(walk, item->ino) : touched(walk, item));
-    /* A list gives a subvolume the number that it has among those, which may be that of a directory that is gone. */
-    if (same && listed && old.entry.record->type == 'd') {
-      item_look(listing.fd, item);
-      same = item->ino == block->stats[old.index].ino;
-    } else if (!same) item_look(listing.fd, item);
-    if (same) item_from_index(item, &old.entry, &block->stats[old.index], walk->tree_dev);
-  }
-  return listing;
-}
-
-/* Marks the directories of the index in which, or below which, something changed. */
-static void mark_stale(struct walk *walk) {
-  for (size_t i = 0; i < walk->index.count; i++) {
-    struct block *block = &walk->index.blocks[i];
-    bool stale = false;
-    for (uint32_t entry = 0; entry < block->header->count && !stale; entry++) stale = changed_lately(walk, block->stats[entry].ino);
-    for (size_t len = block->header->path_len; block && stale && !block->stale;) {
-      block->stale = true;
-      while (len > 0 && block->path[len - 1] != '/') len--;
-      if (len > 0) len--;
-      block = index_find(&walk->index, block->path, len);
-    }
-  }
-}
-
-/* Where the filesystem says what changed since the index was made, nothing else is looked at. */
-static void begin_to_sift(struct walk *walk, const struct moment *now) {
-  const struct moment *before = &walk->index.moment;
-  if (!walk->have_index || !walk->options->locations_hold || walk->options->selection.count) return;
-  if (!before->transaction || before->transaction >= now->transaction) return;
-  if (memcmp(before->subvolume, now->subvolume, sizeof now->subvolume) != 0) return;
-  const struct block *top = index_find(&walk->index, "", 0);
-  /* Which of several hard links is the first is only known to a walk over all of them. */
-  if (!top || top->header->flags & NODE_HAS_LINKS) return;
-  size_t entries = 0;
-  for (size_t i = 0; i < walk->index.count; i++) entries += walk->index.blocks[i].header->count;
-  walk->sifts = changed_since(walk->tree, before, SIFTED_MAX + entries / WALK_IS_QUICKER, &walk->since);
-  if (walk->sifts) mark_stale(walk);
-}
-
 /* Descends into the directories of `items`. Answers whether one of them is not what the index says. */
 static bool scan_below(struct walk *walk, const struct listing *listing, size_t count, struct ignore_list *rules, bool filter,
                        const struct node *prefer, uint32_t *flags) {
@@ -636,70 +263,6 @@ static void forget(struct walk *walk, const struct item *item) {
   walk->result->bytes -= item->size;
   if (map_get(&walk->links, item->ino, item->dev))
     die("wrong_state", "%s/%s, which has other names too, went away while the worktree was read", (char *)walk->path.data, item->name);
-}
-
-/* Whether the index has every directory below, each as the one above it says; with `keep`, they stay in it. */
-static bool index_has_all(struct walk *walk, struct block *block, bool keep) {
-  if (keep) block->kept = true;
-  bool all = true;
-  struct cursor cursor;
-  for (cursor_start(&cursor, block->canonical, block->header->canonical_len); all && cursor.valid; cursor_next(&cursor)) {
-    if (cursor.entry.record->type != 'd') continue;
-    const size_t before = path_push(walk, cursor.entry.name, cursor.entry.record->name_len);
-    struct block *child = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
-    all = child && memcmp(child->header->hash, cursor.entry.record->hash, HASH_LEN) == 0 && index_has_all(walk, child, keep);
-    path_pop(walk, before);
-  }
-  return all;
-}
-
-/*
- * A directory that the restore left alone and that the index knows as the restored snapshot has it need not be walked
- * again. Whatever somebody else has done to it meanwhile, the next scan finds by the times that the index holds.
- */
-static bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags) {
-  if (!walk->skips || !prefer->present) return false;
-  const char *path = (char *)walk->path.data;
-  if (map_get(walk->options->touched, bytes_key(path, walk->path.len), walk->path.len)) return false;
-  struct block *block = index_find(&walk->index, path, walk->path.len);
-  if (!block || !block->header->location.pack || memcmp(block->header->hash, prefer->root.hash, HASH_LEN) != 0 ||
-      memcmp(&block->header->location, &prefer->root.location, sizeof(struct location)) != 0)
-    return false;
-  if (!index_has_all(walk, block, false)) return false;
-  index_has_all(walk, block, true);
-  *out = prefer->root;
-  *flags = block->header->flags;
-  return true;
-}
-
-/* Counts what is below a directory of the index, and keeps it there. */
-static void keep_below(struct walk *walk, struct block *block) {
-  block->kept = true;
-  walk->result->directories++;
-  struct cursor cursor;
-  for (cursor_start(&cursor, block->canonical, block->header->canonical_len); cursor.valid; cursor_next(&cursor)) {
-    const struct record *record = cursor.entry.record;
-    if (record->type != 'd') {
-      walk->result->files++;
-      if (record->type == 'f') walk->result->bytes += record->size;
-      continue;
-    }
-    const size_t before = path_push(walk, cursor.entry.name, record->name_len);
-    keep_below(walk, index_find(&walk->index, (char *)walk->path.data, walk->path.len));
-    path_pop(walk, before);
-  }
-}
-
-/* A directory of a clone in which nothing changed since the index was made. */
-static bool skip_unchanged(struct walk *walk, const struct item *item, struct root *out, uint32_t *flags) {
-  if (!item->sure) return false;
-  struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
-  if (!block || block->stale || !block->header->location.pack || !index_has_all(walk, block, false)) return false;
-  keep_below(walk, block);
-  memcpy(out->hash, block->header->hash, HASH_LEN);
-  out->location = block->header->location;
-  *flags = block->header->flags;
-  return true;
 }
 
 static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_list *above, bool filter, const struct tree_ref *prefer_ref,
@@ -823,7 +386,7 @@ static void finish_root(struct walk *walk, int fd, const struct root *top, uint3
 void scan(struct store *store, const struct scan_options *options, struct scan_result *result) {
   memset(result, 0, sizeof *result);
   struct walk walk = {.store = store, .options = options, .result = result};
-  walk.racy_from = (options->moment_ns ? options->moment_ns : filesystem_moment(store)) - RACY_NS;
+  walk.racy_from = racy_since(options->moment_ns ? options->moment_ns : filesystem_moment(store));
   walk.have_index = options->index_path && index_open(&walk.index, options->index_path);
   buf_add(&walk.path, "", 1);
   walk.path.len = 0;

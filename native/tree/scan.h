@@ -3,25 +3,14 @@
 #define COPPICE_TREE_SCAN_H
 
 #include "index.h"
-
-/* The part of a tree that an operation is about: all of it, or some paths. */
-struct selection {
-  char **paths;
-  size_t count;
-};
-enum { OUTSIDE, ON_THE_WAY, INSIDE };
-int selected(const struct selection *selection, const char *path, size_t len);
-
-/* hash:pack:offset:length, as the log has it. */
-#define ROOT_TEXT 128
-void root_text(const struct root *root, char out[ROOT_TEXT]);
-bool root_parse(const char *text, struct root *out);
+#include "selection.h"
 
 /* A file that a restore has just written, by inode: what it holds is known. */
 struct written {
   uint8_t hash[HASH_LEN];
   uint64_t size;
   int64_t mtime_ns;
+  bool has_xattrs;
 };
 
 struct scan_options {
@@ -37,6 +26,7 @@ struct scan_options {
   struct selection selection;
   const struct root *prefer; /* after a restore: the tree whose places the index shall name */
   const struct map *written;
+  bool no_xattrs_refused;    /* written files have the extended attributes that they should have */
   const struct map *touched; /* after a restore: directories that are not in here are as the index says */
   int64_t moment_ns;         /* the filesystem's time before the walk; 0: ask it */
   int64_t caught_from;       /* of a clone: its files that changed since then may lack what was being written; 0: none does */
@@ -55,5 +45,7 @@ struct scan_result {
 void scan(struct store *store, const struct scan_options *options, struct scan_result *result);
 /* The filesystem's own clock, which need not be ours. */
 int64_t filesystem_moment(struct store *store);
+/* What changed at or after this time, seen from a moment, may change again without a new time: it is read again by the next scan. */
+int64_t racy_since(int64_t moment_ns);
 
 #endif

@@ -18,6 +18,7 @@ static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   uint64_t id;
   int fd;
+  unsigned readers; /* threads that read from it now: it stays open */
 } opened[OPEN_PACKS];
 static unsigned next_victim;
 
@@ -69,9 +70,7 @@ struct location store_append(struct store *store, const void *data, size_t len) 
   return at;
 }
 
-static int pack_fd(struct store *store, uint64_t id) {
-  for (unsigned i = 0; i < OPEN_PACKS; i++)
-    if (opened[i].id == id) return opened[i].fd;
+static int open_pack(struct store *store, uint64_t id) {
   char name[64];
   pack_name(id, false, name);
   int fd = openat(store->dir, name, O_RDONLY | O_CLOEXEC);
@@ -80,12 +79,35 @@ static int pack_fd(struct store *store, uint64_t id) {
     fd = openat(store->dir, name, O_RDONLY | O_CLOEXEC);
   }
   if (fd < 0 && errno == EACCES) die_errno("open", name);
-  if (fd < 0) return -1;
-  if (opened[next_victim].id) close(opened[next_victim].fd);
-  opened[next_victim].id = id;
-  opened[next_victim].fd = fd;
-  next_victim = (next_victim + 1) % OPEN_PACKS;
   return fd;
+}
+
+/* A place among the open packs, with one more reader; -1: there is no such pack. There are more places than threads. */
+static int begin_reading(struct store *store, uint64_t id) {
+  pthread_mutex_lock(&cache_lock);
+  int at = -1;
+  for (int i = 0; i < OPEN_PACKS && at < 0; i++)
+    if (opened[i].id == id) at = i;
+  if (at < 0) {
+    const int fd = open_pack(store, id);
+    while (fd >= 0 && opened[next_victim].readers) next_victim = (next_victim + 1) % OPEN_PACKS;
+    if (fd >= 0) {
+      at = (int)next_victim;
+      next_victim = (next_victim + 1) % OPEN_PACKS;
+      if (opened[at].id) close(opened[at].fd);
+      opened[at].id = id;
+      opened[at].fd = fd;
+    }
+  }
+  if (at >= 0) opened[at].readers++;
+  pthread_mutex_unlock(&cache_lock);
+  return at;
+}
+
+static void end_reading(int at) {
+  pthread_mutex_lock(&cache_lock);
+  opened[at].readers--;
+  pthread_mutex_unlock(&cache_lock);
 }
 
 bool store_try_read(struct store *store, struct location at, void *out, size_t len) {
@@ -95,19 +117,18 @@ bool store_try_read(struct store *store, struct location at, void *out, size_t l
     if (store->pending.len) flush_pending(store);
     pthread_mutex_unlock(&pack_lock);
   }
-  /* The lock covers the reads too: another thread must not close the file that this one found. */
-  pthread_mutex_lock(&cache_lock);
-  const int fd = pack_fd(store, at.pack);
+  const int place = begin_reading(store, at.pack);
+  if (place < 0) return false;
   size_t done = 0;
-  while (fd >= 0 && done < len) {
-    const ssize_t got = pread(fd, bytes + done, len - done, (off_t)(at.offset + done));
+  while (done < len) {
+    const ssize_t got = pread(opened[place].fd, bytes + done, len - done, (off_t)(at.offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) die_errno("read", "a pack");
     if (got == 0) break;
     done += (size_t)got;
   }
-  pthread_mutex_unlock(&cache_lock);
-  return fd >= 0 && done == len;
+  end_reading(place);
+  return done == len;
 }
 
 void store_read(struct store *store, struct location at, void *out, size_t len) {

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "below.h"
 #include "common.h"
 
 static void refuse_fixed(const struct statx *found, const char *what, const char *path) {
@@ -28,20 +27,18 @@ static void refuse_mount(const struct statx *found, const char *path) {
     die("in_use", "cannot change %s: something is mounted there (unmount it first, or name it in .jvsignore)", path);
 }
 
-void refuse_stuck(int root, const char *path) {
-  const char *name;
-  const int parent = parent_below(root, path, &name);
-  if (parent < 0) return; /* It is made by this restore too. */
+void refuse_stuck_directory(int dir, const char *path) {
   struct statx found;
-  if (statx(parent, "", AT_EMPTY_PATH, STATX_UID | STATX_MNT_ID, &found) == 0) {
-    refuse_mount(&found, path);
-    refuse_fixed(&found, "its directory", path);
-    /* What is ours is made writable on the way. */
-    if (geteuid() != 0 && found.stx_uid != geteuid() && faccessat(parent, ".", W_OK | X_OK, AT_EACCESS) != 0) die_errno("change", path);
-  }
-  if (statx(parent, name, AT_SYMLINK_NOFOLLOW, STATX_MNT_ID, &found) == 0) {
-    refuse_mount(&found, path);
-    refuse_fixed(&found, "it", path);
-  }
-  close(parent);
+  if (statx(dir, "", AT_EMPTY_PATH, STATX_UID | STATX_MNT_ID, &found) != 0) return;
+  refuse_mount(&found, path);
+  refuse_fixed(&found, "its directory", path);
+  /* A restore makes directories of its own user writable. */
+  if (geteuid() != 0 && found.stx_uid != geteuid() && faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) != 0) die_errno("change", path);
+}
+
+void refuse_stuck_entry(int dir, const char *name, const char *path) {
+  struct statx found;
+  if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_MNT_ID, &found) != 0) return;
+  refuse_mount(&found, path);
+  refuse_fixed(&found, "it", path);
 }

@@ -4,8 +4,11 @@
 
 /* Comes first. What is mounted below `root` is not part of it. */
 void stuck_below(int root);
-/* Dies when the entry at `path` below `root` cannot be replaced, removed or made: it or its directory is immutable or
-   a mount, or the directory is somebody else's. An entry that is not there is fine. */
-void refuse_stuck(int root, const char *path);
+/* Dies when the entry `name` of `dir` cannot be replaced, removed or made, because it is immutable or a mount. An entry that is not there
+   is fine. */
+void refuse_stuck_entry(int dir, const char *name, const char *path);
+/* Dies when no entry of `dir` can be changed, because the directory is immutable, a mount, or somebody else's. `path` is the entry that
+   is to be changed. */
+void refuse_stuck_directory(int dir, const char *path);
 
 #endif

@@ -99,4 +99,46 @@ describe('when the power goes', whereMounts('ext4', 'xfs', 'btrfs'), () => {
       },
     );
   });
+
+  test.each([
+    ['ext4', 'copy'],
+    ['xfs', 'reflink-copy'],
+    ['btrfs', 'reflink-copy'],
+    ['btrfs', 'btrfs'],
+  ] as const)(
+    'in the middle of a restore, every file is whole, old or new, on %s with the engine %s',
+    async (kind, engine) => {
+      await using disk = await PowerCutDisk.create(kind, jvs.home, 512 * mebibyte);
+      await jvs.ok(['init', 'ws', '--engine', engine], { cwd: disk.path });
+      const main = join(disk.path, 'ws/main');
+      const names = Array.from({ length: 40 }, (_, file) => `file-${file}`);
+      const old = Buffer.alloc(3000, 'old');
+      const fresh = Buffer.alloc(5000, 'new');
+      for (const name of names) await writeFile(join(main, name), fresh);
+      await jvs.ok(['snapshot', 'base'], { cwd: main });
+      for (const name of names) await writeFile(join(main, name), old);
+      await jvs.bash('sync --file-system .', { cwd: main });
+      await using somebody = await open(join(disk.path, 'somebody'), 'w');
+      const { code, stderr } = await jvs.runStopped(
+        'restore-applied',
+        [join(jvs.bin, 'jvs'), 'restore', 'HEAD'],
+        { cwd: main },
+        async () => {
+          // The names are in place, and somebody's sync may have the disk write them down.
+          await somebody.write('x');
+          await somebody.sync();
+          await disk.cut(
+            async () => {},
+            async (path) => {
+              const found = await Promise.all(names.map((name) => readFile(join(path, 'ws/main', name))));
+              const torn = found.filter((bytes) => !bytes.equals(old) && !bytes.equals(fresh));
+              expect(torn).toEqual([]);
+            },
+          );
+        },
+      );
+      expect({ code, stderr }).toMatchObject({ code: 0 });
+      expect(await readFile(join(main, names[0]!))).toEqual(fresh);
+    },
+  );
 });
