@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RunningDaemon } from '@coppice/testkit';
+import { eventually, RunningDaemon } from '@coppice/testkit';
 import { chromium, type Page } from 'playwright-core';
 
 const output = join(import.meta.dirname, '../docs/pictures');
@@ -47,6 +47,35 @@ const run = await client.runs.start({
   command: 'echo "reading /srv/app.py"; wc -l /srv/app.py; echo "8 lines"; sleep 600',
 });
 
+const { projects } = client;
+const { id: project } = await projects.create({
+  name: 'Release notes',
+  description: 'Which agent writes release notes that people keep?',
+  cap_usd: 20,
+});
+const earns = (cost: number, revenue: number) =>
+  `printf '{"cost_usd":${cost},"revenue_usd":${revenue}}' > report.json`;
+for (const [name, script] of [
+  ['terse', earns(0.4, 6)],
+  ['thorough', earns(1.9, 7.5)],
+] as const)
+  await projects.deploy(project, { type: 'scripted', name, config: { script } });
+const { id: experiment } = await projects.startExperiment(project, {
+  name: 'Shorter prompts',
+  hypothesis: 'A short prompt passes as many checks as a long one',
+  type: 'scripted',
+  variants: [
+    { name: 'long', config: { script: 'test $(($(cat /workspace/.agent/case) % 3)) -ne 0' } },
+    { name: 'short', config: { script: 'test $(($(cat /workspace/.agent/case) % 5)) -ne 0' } },
+  ],
+  cases: Array.from({ length: 12 }, (_none, index) => ({ id: `case-${index}`, input: String(index) })),
+});
+await eventually(
+  'the experiment ends',
+  async () => (await projects.experiment(project, experiment)).state !== 'running',
+  120_000,
+);
+
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
   args: ['--no-sandbox', '--force-color-profile=srgb'],
@@ -82,5 +111,15 @@ await take('sandbox');
 await page.goto(`${daemon.url}/runs/${run.id}`);
 await page.getByText('8 lines').first().waitFor();
 await take('run');
+
+await page.goto(`${daemon.url}/projects/${project}`);
+await page.getByRole('button', { name: 'Evaluate' }).click();
+await page.getByText('Goes to production').waitFor();
+await take('project');
+
+await page.setViewportSize({ width: 390, height: 720 });
+await page.goto(`${daemon.url}/`);
+await page.getByRole('link', { name: 'crawler' }).waitFor();
+await take('phone');
 
 await browser.close();

@@ -147,7 +147,8 @@ const Navigation = () => (
         applyTheme();
       }}
     >
-      Theme: {theme.value}
+      <span class="word">Theme: </span>
+      {theme.value}
     </button>
     <button type="button" class="quiet" onClick={() => void leave()}>
       Sign out

@@ -40,7 +40,7 @@ const columns = [
   ['Name'],
   ['Grown from', 'wide'],
   ['Processor', 'wide'],
-  ['Memory', 'number'],
+  ['Memory', 'number wide'],
   ['Disk', 'number wide'],
   ['Today', 'number'],
   ['Age', 'number'],
@@ -107,7 +107,7 @@ const Row = ({ sandbox }: { sandbox: Sandbox }) => {
           />
         )}
       </Cell>
-      <Cell className="number">
+      <Cell className="number wide">
         {measured === undefined ? (
           <span class="muted">–</span>
         ) : (

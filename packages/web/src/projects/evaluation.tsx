@@ -13,6 +13,13 @@ const words: Readonly<Record<ProjectEvaluation['recommendation'], string>> = {
   NOT_READY: 'Not ready',
 };
 
+const criteria: Readonly<Record<string, string>> = {
+  positive_roi: 'Return on what was spent, in percent',
+  profitable: 'Profit, in dollars',
+  has_active_agents: 'Active agents',
+  has_sufficient_data: 'Spent so far, in dollars',
+};
+
 const isPromotable = ({ recommendation, promotable }: ProjectEvaluation): boolean =>
   promotable.length > 0 && (recommendation === 'RECOMMEND' || recommendation === 'STRONGLY_RECOMMEND');
 
@@ -71,7 +78,7 @@ export const Evaluation = ({ project }: { project: Project }) => {
             <tbody>
               {evaluation.criteria.map(({ name, value, threshold, passed }) => (
                 <tr key={name}>
-                  <td>{plain(name)}</td>
+                  <td>{criteria[name] ?? plain(name)}</td>
                   <td class="number">{number(value)}</td>
                   <td class="number">{number(threshold)}</td>
                   <td>{passed ? 'yes' : 'no'}</td>
