@@ -54,6 +54,18 @@ const filesOf = (directory: string, count: number, bytes: number): LayerEntry[] 
     text: Buffer.concat([randomBytes(bytes / 2), Buffer.alloc(bytes / 2, 'text ')]),
   }));
 
+/** As packages are: each has directories of its own, and adds to a few that all have. */
+const installedPackages = (count: number, files: number): LayerEntry[][] =>
+  Array.from({ length: count }, (_, layer) =>
+    Array.from({ length: Math.ceil(files / count) }, (_none, index) => ({
+      name:
+        index % 20 === 0
+          ? `walked/shared/${index % 3}/${layer}-${index}`
+          : `walked/${layer}/${index % 5}/${index}`,
+      text: randomBytes(64),
+    })),
+  );
+
 const timed = async (work: () => Promise<unknown>): Promise<number> => {
   const startedMs = performance.now();
   await work();
@@ -149,9 +161,8 @@ export const imageLayers = defineRow({
     const registry = await startRegistry(context);
     const daemon = await context.daemon();
     const shell = await tinyTar();
-    const files = filesOf('walked', context.amount(10_000, 420), 64);
-    const share = Math.ceil(files.length / 42);
-    const parts = Array.from({ length: 42 }, (_, index) => files.slice(index * share, (index + 1) * share));
+    const parts = installedPackages(42, context.amount(10_000, 420));
+    const files = parts.flat();
     const many = await put(context, registry, 'many', [
       shell,
       ...(await Promise.all(parts.map((part) => layerTar(...part)))),
