@@ -1,4 +1,12 @@
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -53,6 +61,18 @@ exec ${real} "$@"
 
   behave(): void {
     for (const name of ['hang', 'hung']) rmSync(join(this.#dir, name), { force: true });
+  }
+
+  /** What still runs of it. */
+  left(): string[] {
+    return readdirSync('/proc').filter((pid) => {
+      if (!/^\d+$/.test(pid)) return false;
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(this.program);
+      } catch {
+        return false;
+      }
+    });
   }
 
   async hangs(): Promise<void> {
@@ -249,6 +269,7 @@ for (const { driver, real, setting, write, read } of drivers)
           if (how === 'killed') await own.kill();
           else await own.stop();
           expect(await own.purge()).toEqual([]);
+          expect(standIn.left()).toEqual([]);
         },
       );
     },

@@ -96,6 +96,7 @@ export class ContainerDriver implements Driver {
   readonly #starting = new Set<string>();
   #prepared = false;
   #criu: Promise<CriuFinding> | undefined;
+  readonly #closing = new AbortController();
 
   constructor(options: ContainerDriverOptions) {
     this.#patience = patienceOf(options.agentAnswerMs);
@@ -287,6 +288,9 @@ export class ContainerDriver implements Driver {
   async close(): Promise<void> {
     for (const machine of this.#machines.values()) machine.leave();
     this.#machines.clear();
+    // A program that hangs must not outlive us.
+    this.#closing.abort();
+    await this.#criu?.catch(() => {});
     await this.#launcher.close();
     this.#cgroups.release();
   }
@@ -387,7 +391,7 @@ export class ContainerDriver implements Driver {
 
   /** Asked again as long as it cannot be used: it may have been installed since. */
   async #probeCriu(): Promise<CriuFinding> {
-    this.#criu ??= probeCriu(this.#criuProgram);
+    this.#criu ??= probeCriu(this.#criuProgram, this.#closing.signal);
     try {
       const finding = await this.#criu;
       if ('refusal' in finding) this.#criu = undefined;

@@ -20,12 +20,13 @@ const findProgram = (): string | undefined =>
     .map((directory) => join(directory, 'criu'))
     .find((path) => existsSync(path));
 
-export const probeCriu = async (configured?: string): Promise<CriuFinding> => {
+/** Given up with the signal. */
+export const probeCriu = async (configured?: string, signal?: AbortSignal): Promise<CriuFinding> => {
   const program = configured ?? findProgram();
   if (program === undefined) return { refusal: 'CRIU is not installed' };
   let version: string;
   try {
-    const { stdout } = await runProgram([program, '--version'], { deadlineMs });
+    const { stdout } = await runProgram([program, '--version'], { deadlineMs, signal });
     version = /Version:\s*(\S+)/.exec(stdout)?.[1] ?? 'unknown';
   } catch (error) {
     if (error instanceof CoppiceError && error.code === 'unsupported')
@@ -34,7 +35,11 @@ export const probeCriu = async (configured?: string): Promise<CriuFinding> => {
   }
   if (!(Number.parseInt(version, 10) >= leastMajor))
     return { refusal: `CRIU ${version} is installed, and ${leastMajor} or later is needed` };
-  const { exitCode, stdout, stderr } = await runProgram([program, 'check'], { accept: [1], deadlineMs });
+  const { exitCode, stdout, stderr } = await runProgram([program, 'check'], {
+    accept: [1],
+    deadlineMs,
+    signal,
+  });
   if (exitCode === 0) return { program, version };
   const said = `${stdout}${stderr}`.trim().slice(0, shownChars);
   return { refusal: `CRIU ${version} does not pass \`criu check\`: ${said}` };

@@ -77,6 +77,7 @@ export class GvisorDriver implements Driver {
   readonly #machines = new Map<string, GvisorMachine>();
   readonly #cleaning = new Map<string, Promise<void>>();
   #ready: Promise<{ runsc: Runsc; platform: Platform }> | undefined;
+  readonly #closing = new AbortController();
 
   constructor(options: GvisorDriverOptions) {
     this.#patience = patienceOf(options.agentAnswerMs);
@@ -183,6 +184,9 @@ export class GvisorDriver implements Driver {
   async close(): Promise<void> {
     for (const machine of this.#machines.values()) machine.leave();
     this.#machines.clear();
+    // A program that hangs must not outlive us.
+    this.#closing.abort();
+    await this.#ready?.catch(() => {});
     await this.#cgroups.release();
   }
 
@@ -387,7 +391,7 @@ export class GvisorDriver implements Driver {
         hint: 'Run `coppice up` as root to let set-up install it, or put a runsc on PATH.',
       });
     }
-    const platform = await probePlatform(program);
+    const platform = await probePlatform(program, this.#closing.signal);
     return { runsc: new Runsc(program, this.#stateDir, platform.name), platform };
   }
 

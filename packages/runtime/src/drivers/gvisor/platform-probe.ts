@@ -24,7 +24,11 @@ const findProgram = (): string | undefined =>
 /** The newest runsc of this machine, or undefined. */
 export const findRunsc = (configured?: string): string | undefined => configured ?? findProgram();
 
-const tryPlatform = async (program: string, platform: string): Promise<string | undefined> => {
+const tryPlatform = async (
+  program: string,
+  platform: string,
+  signal: AbortSignal,
+): Promise<string | undefined> => {
   const state = mkdtempSync(join(tmpdir(), 'coppice-runsc-'));
   try {
     const args = [
@@ -38,6 +42,7 @@ const tryPlatform = async (program: string, platform: string): Promise<string | 
     // `do` runs a program in a sandbox over the machine's own files, writing nothing of them.
     await runProgram([program, ...args, 'do', '--force-overlay', 'true'], {
       deadlineMs,
+      signal,
     });
     return undefined;
   } catch (error) {
@@ -47,13 +52,14 @@ const tryPlatform = async (program: string, platform: string): Promise<string | 
   }
 };
 
-/** Starts a sandbox on each platform until one works, each within a deadline. */
-export const probePlatform = async (program: string): Promise<Platform> => {
-  const { stdout } = await runProgram([program, '--version'], { deadlineMs });
+/** Starts a sandbox on each platform until one works, each within a deadline. Given up with the signal. */
+export const probePlatform = async (program: string, signal: AbortSignal): Promise<Platform> => {
+  const { stdout } = await runProgram([program, '--version'], { deadlineMs, signal });
   const version = stdout.split('\n')[0]?.replace('runsc version ', '').trim() ?? 'unknown';
   const passedOver: string[] = [];
   for (const name of candidates) {
-    const failure = await tryPlatform(program, name);
+    const failure = await tryPlatform(program, name, signal);
+    signal.throwIfAborted();
     if (failure === undefined) return { name, version, passedOver };
     passedOver.push(`${name}: ${failure}`);
   }
