@@ -86,6 +86,10 @@ export class AcpAdapter implements AgentAdapter {
     return this.#profile.steer === undefined ? 'none' : 'native';
   }
 
+  get keepsSteered(): boolean {
+    return this.#profile.steer === 'prompt';
+  }
+
   get canResume(): boolean {
     return this.#profile.resume !== undefined;
   }

@@ -69,6 +69,8 @@ export interface AgentAdapter {
   /** What `line` is given: each line, or all that came at once. */
   readonly framing: 'lines' | 'chunks';
   readonly steering: Steering;
+  /** A message that went into a turn is in its session also when the turn is interrupted before its model saw it. */
+  readonly keepsSteered: boolean;
   /** It can go on with a session after its process ended. */
   readonly canResume: boolean;
   /** All that it knows, as JSON: another adapter that is made with it goes on. */

@@ -6,6 +6,7 @@ export class CommandAdapter implements AgentAdapter {
   readonly fetchesMessages = true;
   readonly framing = 'chunks';
   readonly steering: Steering = 'none';
+  readonly keepsSteered = false;
   readonly canResume = false;
   readonly state = null;
 

@@ -107,6 +107,7 @@ export class PiAdapter implements AgentAdapter {
   readonly fetchesMessages = false;
   readonly framing = 'lines';
   readonly steering: Steering = 'native';
+  readonly keepsSteered = false;
   readonly canResume = true;
 
   readonly #profile: PiProfile;

@@ -36,5 +36,6 @@ export { type PriceFile, Prices, priceFileSchema } from './prices/prices.ts';
 // Recordings
 export { type RecordingOptions, Recordings } from './recordings/recordings.ts';
 export { type Script, scriptSchema } from './recordings/scripted/script.ts';
+export { ScriptPlayer } from './recordings/scripted/script-player.ts';
 export { type Heard, ScriptedUpstream } from './recordings/scripted/scripted-upstream.ts';
 export { Scripts } from './recordings/scripted/scripts.ts';

@@ -1,3 +1,5 @@
+export { type AdapterBench, describeAdapter, type PlayedAgent } from './agent-adapter-conformance.ts';
+export { type AgentContents, agentImage, missingAgents } from './agent-image.ts';
 export { type DiskStoreHarness, describeDiskStore } from './disk-store-conformance.ts';
 export { type DriverTraits, describeDriver } from './driver-conformance.ts';
 export {

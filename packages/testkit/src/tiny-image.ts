@@ -103,6 +103,11 @@ async function build(root: string, more: readonly string[]): Promise<void> {
   await writeFile(join(root, 'etc/group'), 'root:x:0:\nuser:x:1000:\n');
   const found = await Promise.all([...programs, ...more].map(locate));
   for (const program of found) await copyInto(root, program, join('usr/bin', basename(program)));
+  await addLibraries(root, found);
+}
+
+/** The libraries that these programs of this machine need. */
+export async function addLibraries(root: string, found: readonly string[]): Promise<void> {
   for (const library of await librariesOf(found)) await copyInto(root, library, library);
   // As in every image: without it each start of a program looks for its libraries in a dozen places.
   await run('/sbin/ldconfig', ['-r', root]);
@@ -123,6 +128,7 @@ async function librariesOf(found: readonly string[]): Promise<Set<string>> {
 async function copyInto(root: string, from: string, to: string): Promise<void> {
   const target = join(root, to);
   await mkdir(dirname(target), { recursive: true });
+  await rm(target, { force: true });
   await copyFile(from, target);
   await chmod(target, 0o755);
 }

@@ -40,8 +40,8 @@ export interface Talk {
   /** Why the last turn ended, and what the agent said of an error. */
   readonly stopReason: string | null;
   readonly error: string | null;
-  /** Processes of the agent itself, which an interrupt leaves alone. */
-  readonly spared: readonly number[];
+  /** Processes of the agent itself, which an interrupt leaves alone; null: they are to be looked up. */
+  readonly spared: readonly number[] | null;
   /** The last thing that it said. */
   readonly text: string;
 }
@@ -53,7 +53,7 @@ const silence: Talk = {
   interruption: null,
   stopReason: null,
   error: null,
-  spared: [],
+  spared: null,
   text: '',
 };
 
@@ -118,7 +118,8 @@ export class AgentLink {
     this.#talk = silence;
     this.apply((entry) => {
       state.runs.dropInput(run.id);
-      inbox.doubt(entry);
+      inbox.release(entry, 'held');
+      inbox.doubt(entry, 'steer', 'prompt');
       also(entry);
       return adapter.open(taskOf(run));
     });
@@ -184,7 +185,7 @@ export class AgentLink {
       return await withGuest(this.#parts.guests, sandboxId!, ({ guest }) =>
         guest.sweepJob(jobId!, {
           marker: `${markerVariable}=${id}`,
-          spared: signal === 0 ? [] : this.talk.spared,
+          spared: signal === 0 ? [] : (this.talk.spared ?? []),
           signal,
         }),
       );
@@ -221,7 +222,8 @@ export class AgentLink {
 
   #turnEnded(entry: RunEntry, { stopReason, error }: NonNullable<Reaction['turnEnded']>): void {
     if (!entry.run.working) return;
-    this.#talk = { ...this.#talk, stopReason, error: error ?? null };
+    const spared = this.#talk.interruption === null ? null : this.#talk.spared;
+    this.#talk = { ...this.#talk, stopReason, error: error ?? null, spared };
     entry.update({ working: false });
     entry.emit('agent.turn_ended', 'agent', { turn: entry.run.turn, stop_reason: stopReason });
     this.#parts.wantStep('turn', `turn ${entry.run.turn}`);

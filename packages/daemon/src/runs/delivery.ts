@@ -26,6 +26,8 @@ const killSignal = 9;
 const goOn =
   'You were stopped and started again. Look at what is done already, and go on with your task from there.';
 
+const lookAbove = 'Your turn was interrupted for the last message that you got. Go on with that.';
+
 export type Next = { readonly lookAtMs: number | undefined; readonly isDone: boolean };
 
 /**
@@ -85,7 +87,9 @@ export class Delivery {
     await this.#parts.gatewayHeard(signal);
     link.apply(
       (entry) => {
-        this.#parts.inbox.release(entry, 'steer', 'prompt', 'held');
+        const { inbox } = this.#parts;
+        inbox.release(entry, 'held', ...(link.adapter.keepsSteered ? [] : ['steer' as const]));
+        inbox.doubt(entry, 'prompt', 'steer');
         const ended_processes = ended.length + (swept ?? 0);
         entry.emit('agent.interrupted', 'daemon', { reason, ended_processes });
         return {};
@@ -141,7 +145,12 @@ export class Delivery {
       return { lookAtMs: undefined, isDone: false };
     }
     if (stopReason === 'error') return { lookAtMs: undefined, isDone: true };
-    if (inbox.open(run.id).some(({ via }) => via !== null)) {
+    const open = inbox.open(run.id);
+    if (stopReason === 'cancelled' && open.some(({ via }) => via === 'doubt')) {
+      await this.#prompt(run, [{ id: null, text: lookAbove }], inbox.waiting(run.id));
+      return { lookAtMs: undefined, isDone: false };
+    }
+    if (open.some(({ via }) => via !== null)) {
       await this.#parts.gatewayHeard(signal);
       log.commit(run.id, (entry) => {
         inbox.settle(entry, []);
@@ -160,8 +169,8 @@ export class Delivery {
     messages: readonly RunMessageRecord[],
   ): Promise<void> {
     const { link, inbox } = this.#parts;
-    // What runs now is the agent, or what a turn before left on purpose.
-    const spared = await link.sweep(run, 0);
+    // What runs now is the agent, or what a turn before left on purpose. After an interrupt nothing new does.
+    const spared = link.talk.spared ?? (await link.sweep(run, 0));
     link.apply(
       (entry) => {
         entry.update({ working: true, turn: run.turn + 1 });

@@ -86,10 +86,10 @@ export class Inbox {
       if (ways.some((way) => way === via)) this.#parts.state.runMessages.update(id, { via: null });
   }
 
-  /** The process of the agent is new. What it was given before is in its session or lost: its next request to a model tells. */
-  doubt(entry: RunEntry): void {
+  /** What the agent was given in these ways is in its session, or lost: its next request to a model tells. */
+  doubt(entry: RunEntry, ...ways: readonly ('steer' | 'prompt' | 'held' | 'doubt')[]): void {
     for (const { id, via } of this.open(entry.run.id))
-      if (via !== null) this.#parts.state.runMessages.update(id, { via: 'doubt' });
+      if (ways.some((way) => way === via)) this.#parts.state.runMessages.update(id, { via: 'doubt' });
   }
 
   /** What a request to a model carried: those are delivered, and what was in doubt is not in doubt any more. */
