@@ -4,7 +4,7 @@ import { type Summary, summarize } from '../harness/summary.ts';
 import type { BenchFilesystem } from './filesystem.ts';
 import { type Peer, peers } from './peers.ts';
 import { timeShell } from './stopwatch.ts';
-import { changeTen, makeWorkload, type WorkloadSize } from './workload.ts';
+import { changeFiles, makeWorkload, type WorkloadSize } from './workload.ts';
 
 export type Work = 'first' | 'again' | 'restore';
 export type Comparison = Readonly<Record<Work, Readonly<Record<string, Summary>>>>;
@@ -73,10 +73,10 @@ export const comparePeers = async (
       process.stderr.write(`${filesystem.kind}: ${peer.name}, ten files changed\n`);
       const options = { cwd: payload, env: peer.env };
       await timeShell(`${peer.clear?.(path) ?? 'true'} && sync`, options);
-      await changeTen(payload, size);
+      await changeFiles(payload, size, 10);
       add('again', peer, await timeShell(peer.again(path), options));
       await timeShell('sync', options);
-      await changeTen(payload, size);
+      await changeFiles(payload, size, 10);
       add('restore', peer, await timeShell(peer.restore(path), options));
     }
   }

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdir, rm, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, rm, rmdir, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -38,5 +38,6 @@ export class BenchFilesystem implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await run('umount', ['-l', this.path]);
     await rm(this.#image, { force: true });
+    await rmdir(this.path);
   }
 }

@@ -17,6 +17,25 @@ export interface Peer {
 
 const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
+/** A git of its own settings only. It does not tidy up in the background, which would run into the next measurement. */
+export const gitEnv = (settings: Readonly<Record<string, string>>): Record<string, string> => {
+  const all = Object.entries({ 'gc.auto': '0', ...settings });
+  return {
+    GIT_AUTHOR_NAME: 'bench',
+    GIT_AUTHOR_EMAIL: 'bench@localhost',
+    GIT_COMMITTER_NAME: 'bench',
+    GIT_COMMITTER_EMAIL: 'bench@localhost',
+    GIT_CONFIG_GLOBAL: '/dev/null',
+    GIT_CONFIG_COUNT: String(all.length),
+    ...Object.fromEntries(
+      all.flatMap(([key, value], at) => [
+        [`GIT_CONFIG_KEY_${at}`, key],
+        [`GIT_CONFIG_VALUE_${at}`, value],
+      ]),
+    ),
+  };
+};
+
 /** `place` is a fresh directory beside the payload, for what the peer keeps. */
 export const peers: readonly Peer[] = [
   {
@@ -51,17 +70,7 @@ export const peers: readonly Peer[] = [
   {
     name: 'git',
     program: 'git',
-    env: {
-      GIT_AUTHOR_NAME: 'bench',
-      GIT_AUTHOR_EMAIL: 'bench@localhost',
-      GIT_COMMITTER_NAME: 'bench',
-      GIT_COMMITTER_EMAIL: 'bench@localhost',
-      GIT_CONFIG_GLOBAL: '/dev/null',
-      // Else it tidies up in the background, into the next measurement.
-      GIT_CONFIG_COUNT: '1',
-      GIT_CONFIG_KEY_0: 'gc.auto',
-      GIT_CONFIG_VALUE_0: '0',
-    },
+    env: gitEnv({}),
     prepare: (place) => `git init -q --separate-git-dir=${quote(place)}/git .`,
     first: () => 'git add -A && git commit -q -m first',
     again: () => 'git add -A && git commit -q -m again',

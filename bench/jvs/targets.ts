@@ -1,4 +1,5 @@
 import { atMost, type Target } from '../harness/target.ts';
+import { type GitWork, gitPeers, gitWorks, type User, users } from './git-cells.ts';
 
 export interface JvsRow {
   readonly name: string;
@@ -13,8 +14,33 @@ const aheadOf = (...names: string[]): Record<string, Target> =>
 
 const everybody = aheadOf('rsync --link-dest', 'git', 'restic', 'borg');
 
+export interface GitCell {
+  readonly kind: (typeof filesystems)[number];
+  readonly user: User;
+}
+export const gitCells: readonly GitCell[] = filesystems.flatMap((kind) =>
+  (Object.keys(users) as User[]).map((user) => ({ kind, user })),
+);
+export const cellName = ({ kind, user }: GitCell): string => `${kind}/${user}`;
+
+const gitTitles: Readonly<Record<GitWork, string>> = {
+  first: 'first snapshot of 50,000 files',
+  'ten changed': 'snapshot with 10 of 50,000 files changed',
+  'restore 10': 'restore over 10 changed files of 50,000; jvs keeps the changes, git drops them',
+  'restore 11,000': 'restore over 11,000 changed files of 50,000; jvs keeps the changes, git drops them',
+  fork: 'fork of a worktree of 50,000 files',
+  verify: 'verify of a snapshot of 50,000 files',
+};
+
 /** What a run must reach; a ratio is to the peer that the target is named after. */
 export const jvsRows: readonly JvsRow[] = [
+  ...gitCells.flatMap((cell): JvsRow[] =>
+    gitWorks.map((work) => ({
+      name: `${cellName(cell)} ${work}`,
+      title: `${gitTitles[work]}, on ${cell.kind} as ${cell.user === 'root' ? 'root' : 'a plain user'}`,
+      targets: aheadOf(...gitPeers),
+    })),
+  ),
   ...filesystems.flatMap((kind): JvsRow[] => [
     {
       name: `${kind} first`,

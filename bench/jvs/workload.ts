@@ -16,6 +16,13 @@ export const fullWorkload: WorkloadSize = {
   largeFiles: 50,
   largeBytes: 20 << 20,
 };
+/** For the cells beside git: 50,000 files of 4 KiB. */
+export const manyFiles: WorkloadSize = {
+  smallFiles: 50_000,
+  smallBytes: 4096,
+  largeFiles: 0,
+  largeBytes: 0,
+};
 export const tinyWorkload: WorkloadSize = {
   smallFiles: 500,
   smallBytes: 4096,
@@ -37,10 +44,10 @@ export const makeWorkload = async (directory: string, size: WorkloadSize): Promi
   }
 };
 
-/** Ten small files, spread over the tree. */
-export const changeTen = async (directory: string, size: WorkloadSize): Promise<void> => {
-  for (let step = 0; step < 10; step += 1) {
-    const file = Math.floor((step * size.smallFiles) / 10);
+/** Adds to `count` small files, spread over the tree. */
+export const changeFiles = async (directory: string, size: WorkloadSize, count: number): Promise<void> => {
+  for (let step = 0; step < count; step += 1) {
+    const file = Math.floor((step * size.smallFiles) / count);
     await appendFile(join(directory, smallPath(file)), randomBytes(100));
   }
 };

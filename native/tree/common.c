@@ -21,17 +21,17 @@ unsigned threads_failed;
 
 static pthread_mutex_t dying = PTHREAD_MUTEX_INITIALIZER;
 
-/* Does not return. Memory that ran out may have left no words. */
+/* Does not return. The message is empty when memory ran out. */
 static _Noreturn void report(const struct buf *failure) {
   if (last_words && failure->len) last_words((char *)failure->data);
-  /* Whether or not somebody still reads it. */
+  /* The reader may be gone. */
   (void)write_fully(1, failure->data, failure->len);
   _exit(1);
 }
 
 void die(const char *code, const char *format, ...) {
   progress_clear();
-  /* Locked for good: the first failure is the one that is reported, also when undoing what was made fails too. */
+  /* Never unlocked: only the first failure is reported, even when undoing what was made fails too. */
   static pthread_t first;
   static bool is_dying;
   static struct buf out;

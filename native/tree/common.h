@@ -14,12 +14,12 @@ struct buf {
   size_t len, cap;
 };
 
-/* Whether this request has changed a worktree yet: an error says so, since then there is something to finish. */
+/* Whether this request has changed a worktree. An error then says so, because the next command must finish the change. */
 extern bool workspace_touched;
 
-/* Undoes what was made, where something is set here. */
+/* Called before the process ends with an error, to undo what was made. NULL: nothing is undone. */
 extern void (*before_dying)(void);
-/* Tells the failure another way than as an answer, and does not return. */
+/* Reports the failure in another way than as an answer, and does not return. NULL: it is an answer. */
 extern void (*last_words)(const char *failure);
 /* How many threads have called die(). */
 extern unsigned threads_failed;
@@ -35,11 +35,11 @@ char *must_strdup(const char *text);
 uint8_t *buf_room(struct buf *buf, size_t len);
 void buf_add(struct buf *buf, const void *data, size_t len);
 void buf_text(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Of the sign that begins here; 0 when it is not UTF-8. */
+/* The length in bytes of the character that begins here; 0 when it is not UTF-8. */
 size_t utf8_len(const uint8_t *s, size_t left);
-/* A JSON string of bytes, as JSON.stringify() writes it; what is not UTF-8 shows as the replacement character. */
+/* Bytes as a JSON string, as JSON.stringify() writes it. Bytes that are not UTF-8 become the replacement character. */
 void buf_json(struct buf *buf, const char *bytes, size_t len);
-/* The same for a path, whose bytes shall come back: one that is not UTF-8 becomes a lone surrogate, as in Python. */
+/* The same for a path, without losing bytes: a byte that is not UTF-8 becomes a lone surrogate, as in Python. */
 void buf_json_path(struct buf *buf, const char *path);
 
 void hex_of(const uint8_t *bytes, size_t len, char *out);

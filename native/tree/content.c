@@ -48,7 +48,7 @@ static void write_at(int fd, const uint8_t *data, size_t len, off_t at, const ch
   }
 }
 
-/* Where a copy goes; -1: nowhere. */
+/* The file that a copy is written to; -1: no copy is made. */
 struct copy {
   int fd;
   bool direct;
@@ -56,9 +56,9 @@ struct copy {
 static const struct copy nowhere = {-1, false};
 
 /*
- * What is stored need not be in the page cache as well: the file that was read is there already, and filling the cache is
- * most of what a copy costs. Where the filesystem can do it, whole pieces go straight to the disk; less than one at a time
- * is better left to the kernel, which gathers what it writes.
+ * A stored copy does not need to be in the page cache: the file that was read is there already, and filling the cache is most of the cost of
+ * a copy. Where the filesystem supports it, whole pieces go straight to the disk. Smaller writes are left to the kernel, which combines
+ * them.
  */
 static bool set_direct(int fd, bool on) {
   const int flags = fcntl(fd, F_GETFL);
@@ -68,7 +68,7 @@ static bool set_direct(int fd, bool on) {
 static void copy_piece(struct copy *to, const uint8_t *data, size_t len, uint64_t at, const char *path) {
   if (to->direct) {
     if (len == PIECE && at % DIRECT_UNIT == 0 && pwrite(to->fd, data, len, (off_t)at) == (ssize_t)len) return;
-    /* Less than a piece, or a refusal: the ordinary way does it, or says why it cannot be done. */
+    /* Less than a piece, or the filesystem refused: an ordinary write does it, or gives the reason why not. */
     if (!set_direct(to->fd, false)) die_errno("write", path);
     to->direct = false;
   }
@@ -89,7 +89,7 @@ static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory,
       if (size > (off_t)at) at = (uint64_t)size;
       break;
     }
-    if (data < 0) end = UINT64_MAX; /* A filesystem that does not know: read it all. */
+    if (data < 0) end = UINT64_MAX; /* The filesystem cannot tell where holes are: read everything. */
     else {
       if ((uint64_t)data > at) blake3_zeros(&hasher, (uint64_t)data - at);
       at = (uint64_t)data;
@@ -116,7 +116,7 @@ static uint64_t hash_file(int fd, struct copy to, struct content_memory *memory,
   return at;
 }
 
-/* Whether what has the name of this content is all of it. What was damaged is replaced by the copy that is at hand. */
+/* Whether the blob with the name of this content is there and whole. A damaged one is replaced by the new copy. */
 static bool is_stored(struct store *store, const struct content *content, struct content_memory *memory) {
   const int fd = store_open_blob(store, content->hash);
   if (fd < 0) return false;
@@ -135,20 +135,21 @@ static void read_large(struct store *store, int fd, const char *path, bool keep,
   *copy_name = 0;
   struct stat stat;
   if (fstat(fd, &stat) != 0) die_errno("stat", path);
-  /* What may be stored already is only copied when it is not: there may be no room for a copy. A clone takes none. */
+  /* There may be no room for a copy, so a content that may be stored already is hashed first and copied only if it is not. A clone needs
+     no room. */
   if (!keep || (!store->reflink && known->has_large(known->context, (uint64_t)stat.st_size))) {
     out->size = hash_file(fd, nowhere, memory, path, out->hash);
     if (keep) out->location = known->find(known->context, out->hash);
     if (!keep || out->location.pack) return;
   }
   const int copy = store_temporary(store, copy_name, 0600);
-  /* A clone is hashed after it is made: whatever a writer does meanwhile, name and content agree. */
+  /* The clone is hashed, not the file: so the name matches the content even if somebody writes to the file now. */
   if (store->reflink && ioctl(copy, FICLONE, fd) == 0) {
     out->size = hash_file(copy, nowhere, memory, path, out->hash);
   } else {
     if (store->reflink) __atomic_add_fetch(&store->reflinks_refused, 1, __ATOMIC_RELAXED);
     out->size = hash_file(fd, (struct copy){copy, set_direct(copy, true)}, memory, path, out->hash);
-    /* The disk may begin now, while the next file is hashed; waiting for it comes at the end. */
+    /* Starts the writing while the next file is hashed. store_end_pack() waits for it. */
     (void)sync_file_range(copy, 0, 0, SYNC_FILE_RANGE_WRITE);
   }
   close(copy);
@@ -184,8 +185,8 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
   if (fd < 0 && errno == ELOOP) changed_kind(path);
   if (fd < 0) die_errno("read", path);
   memset(out, 0, sizeof *out);
-  /* A program that has mapped the file may go on writing to a page that waits for the disk, and its times stay as they are. Once
-     the page is on its way there, the next write is noticed. */
+  /* A program that has mapped the file can write to a dirty page again without changing the file's times. Once writing out of the page has
+     begun, the next write changes them. */
   (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
   char copy_name[64] = "";
   for (int attempt = 1;; attempt++) {
@@ -197,7 +198,7 @@ bool content_take(struct store *store, int dir, const char *name, const char *pa
     size_t small_len = 0;
     if (large) read_large(store, fd, path, keep, known, memory, out, copy_name);
     else {
-      /* One that grows meanwhile is found by its times. */
+      /* If the file grows meanwhile, its times differ afterwards. */
       const size_t most = attempt < ATTEMPTS && before.st_size > 0 ? (size_t)before.st_size : LARGE_FILE + 1;
       small_len = read_some(fd, memory->bytes, most, 0, path);
       out->size = small_len;
@@ -235,7 +236,7 @@ static bool has_holes(int fd, const char *path) {
   return (uint64_t)stat.st_blocks * 512 < (uint64_t)stat.st_size;
 }
 
-/* A file that had holes shares its stored content with one that had none: what is all zeros becomes a hole again. */
+/* A file with holes and one without them share their stored content. For the one with holes, blocks of zeros become holes again. */
 static void dig_holes(int fd, uint64_t size, struct content_memory *memory, const char *path) {
   for (uint64_t at = 0; at < size;) {
     const size_t got = read_some(fd, memory->bytes, size - at < PIECE ? (size_t)(size - at) : PIECE, (off_t)at, path);

@@ -27,13 +27,13 @@ struct known_contents {
   void *context;
   /* Where it is; pack 0: it is not known. */
   struct location (*find)(void *context, const uint8_t hash[HASH_LEN]);
-  /* Told of a file that may not be read. True: it is left out. NULL: that is an error. */
+  /* Called for a file that may not be read. True: it is left out. NULL: such a file is an error. */
   bool (*refused)(void *context, const char *path);
   /* Whether one of the large ones has this size. */
   bool (*has_large)(void *context, uint64_t size);
 };
 
-/* False when the file is gone: it was not there when we came to it. */
+/* False when the file has vanished. */
 bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, const struct known_contents *known,
                   struct content_memory *memory, struct content *out);
 
@@ -46,7 +46,7 @@ int content_open(struct near_below *near, int tree, const char *path);
 /* Dies when such a file is not what its record says. */
 void content_compare(struct near_below *near, int tree, const struct record *record, const char *path, struct content_memory *memory);
 
-/* NULL when what is stored is what it was, else what is wrong with it. */
+/* NULL when the stored content matches its record, else what is wrong with it. */
 const char *content_check(struct store *store, const struct record *record, struct location at, struct content_memory *memory);
 
 #endif

@@ -39,7 +39,7 @@ static void tell_node(const char *failure) {
   become_node();
 }
 
-/* A word that means the same on a terminal: of the signs beyond ASCII not those that some control characters are among. */
+/* A word that is safe to print on a terminal. Beyond ASCII, it excludes the ranges that contain control characters. */
 static bool is_plain(const char *word) {
   const size_t len = strlen(word);
   if (*word == '-' || len >= WORD_MAX) return false;
@@ -111,7 +111,7 @@ static bool nothing_intended(void) {
   return empty;
 }
 
-/* Opens the workspace around the current directory, alone on its worktree. */
+/* Opens the workspace around the current directory, and locks its worktree. */
 static void open_workspace(char worktree[256]) {
   char user[64], problem[256];
   const char *asked_engine = getenv("JVS_ENGINE"), *control = find_workspace(worktree);
@@ -119,7 +119,7 @@ static void open_workspace(char worktree[256]) {
       !is_there(path_of("%s/locks", control)) || !user_name(user))
     become_node();
   make_files_for_owner_of(control);
-  /* Everything that this reads may change until it is locked. */
+  /* Lock first: everything read before that may still change. */
   session.control = must_strdup(control);
   if (lock_file("store", LOCK_SH | LOCK_NB) < 0 || lock_file(path_of("worktree-%s", worktree), LOCK_EX | LOCK_NB) < 0) become_node();
   free(session.control);
@@ -135,13 +135,13 @@ static void say_size(struct buf *out, uint64_t bytes) {
   double value = (double)bytes;
   int unit = 0;
   for (; value >= 1024 && unit < 4; unit++) value /= 1024;
-  /* Half a tenth goes up, as it does there. */
+  /* Halves are rounded up, as they are there. */
   const uint64_t tenths = (uint64_t)(value * 10 + 0.5);
   if (unit == 0) buf_text(out, "%" PRIu64 " B", bytes);
   else buf_text(out, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, units[unit]);
 }
 
-/* A reader that went away is no failure. */
+/* A closed output is not an error. */
 static void finish(const struct buf *answer) __attribute__((noreturn));
 static void finish(const struct buf *answer) {
   for (size_t at = 0; at < answer->len;) {
@@ -210,7 +210,7 @@ void do_directly(char **given) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  /* Nobody listening to a notice is no reason to stop half way. */
+  /* A closed stderr must not end the command half way. */
   signal(SIGPIPE, SIG_IGN);
   before_dying = undo;
   last_words = tell_node;

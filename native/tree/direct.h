@@ -5,8 +5,8 @@
 /*
  * `command` is Node, its options, the bundle of jvs and what was given to jvs. Does it and ends, or becomes Node.
  *
- * What is more than plain is left to Node, which asks for the same work: other options and references, settings, waiting for another
- * command, recovery. A failure is left to Node too, so that there is one place that explains it (JVS_FAILURE in main.ts).
+ * Node does everything else, through the same code: other options and references, settings, waiting for another command, recovery. Node
+ * also reports failures, so that one place explains them (JVS_FAILURE in main.ts).
  */
 void do_directly(char **command) __attribute__((noreturn));
 

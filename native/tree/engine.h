@@ -1,4 +1,4 @@
-/* How a snapshot is stored, and what the filesystem below offers for that. */
+/* How snapshots are stored, and what the filesystem supports. */
 #ifndef COPPICE_TREE_ENGINE_H
 #define COPPICE_TREE_ENGINE_H
 
@@ -8,7 +8,7 @@
 enum { ENGINE_BTRFS, ENGINE_JUICEFS, ENGINE_REFLINK, ENGINE_COPY, ENGINES };
 extern const char *const engine_names[ENGINES];
 
-/* What can be had in a directory. `scratch` is another on the same filesystem, in which files can be made. `mounts` is the table of mounts. */
+/* Where to look for what an engine needs. `scratch` is a directory on the same filesystem for test files. `mounts` is the table of mounts. */
 struct engine_offer {
   const char *directory, *scratch, *mounts;
 };

@@ -15,7 +15,7 @@
 #include "restore-worktree.h"
 #include "take.h"
 
-/* The whole tree at once, where the snapshot is one. */
+/* Clones the snapshot as a whole, where it is stored as a whole directory. */
 static bool clone_whole(const struct snapshot *base, const char *payload, const char *index) {
   char storage[16], engine[32], reason[512];
   struct json partial;
@@ -37,7 +37,7 @@ static bool clone_whole(const struct snapshot *base, const char *payload, const 
   return true;
 }
 
-/* What is there, where it is not quite what the snapshot holds. */
+/* Finds out what is in a new worktree that differs from its snapshot, because owners could not be set for example. */
 static void scan_filled(struct store *store, const struct snapshot *base, const char *payload, const char *index, struct root *out) {
   const uint64_t pack = new_pack();
   char *pack_path = making(path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack));
@@ -72,7 +72,7 @@ static void fill(const struct snapshot *base, const char *payload, const char *i
   if (index) hash_text(&filled, hash);
 }
 
-/* Whatever our own umask is. */
+/* With exactly this mode, whatever the umask is. */
 static void make_directory(const char *path, unsigned mode, bool may_exist) {
   if (mkdir(path, 0700) == 0) {
     if (chmod(path, mode) != 0) die_errno("change the mode of", path);
@@ -100,7 +100,7 @@ void fork_worktree(const char *name, const char *base, unsigned mode) {
   kill_point("fork-intent");
   make_directory(path_of("%s/worktrees", session.root), mode, true);
   make_directory(making(folder), mode, false);
-  /* A subvolume can only be removed by itself. */
+  /* A subvolume is not removed with the directory that holds it. */
   making(payload);
   making(index);
   unlink(index);
@@ -122,7 +122,7 @@ void fork_worktree(const char *name, const char *base, unsigned mode) {
 void export_snapshot(const char *id, const char *directory, unsigned mode, const struct selection *only) {
   const struct snapshot *from = log_find(&session.log, id);
   if (!from) die("not_found", "there is no snapshot %s", id);
-  /* An empty one may be there; what was put into it goes when this fails. */
+  /* An empty directory may be there. It is made anew, so that all of it is removed when this fails. */
   if (rmdir(directory) != 0 && errno != ENOENT) die_errno("replace", directory);
   make_directory(making(path_of("%s", directory)), mode, false);
   fill(from, directory, NULL, only, NULL);

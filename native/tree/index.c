@@ -23,7 +23,7 @@ static bool read_blocks(struct index *index) {
   while (at < end) {
     const struct block_header *header = (const struct block_header *)at;
     if ((size_t)(end - at) < sizeof *header || header->block_len > (size_t)(end - at)) return false;
-    /* Whoever can write to the workspace can write an index whose checksum is right. */
+    /* A hostile index can have a correct checksum: check every length. */
     const uint64_t entries = (uint64_t)header->count * (sizeof(struct location) + sizeof(struct stat_key));
     if (header->block_len != sizeof *header + (uint64_t)header->path_len + header->canonical_len + entries) return false;
     if (index->count == cap) {
@@ -47,7 +47,7 @@ static bool read_blocks(struct index *index) {
   return true;
 }
 
-/* The one that this process has last read or written whole: it need not be hashed again. */
+/* The index that this process has read or written last. It is not hashed a second time. */
 static struct stat sound;
 
 static bool is_sound(const struct stat *stat) {
@@ -138,7 +138,7 @@ void index_write(const char *path, const struct index *old, const struct buf *fr
   blake3_hasher_update(&check, moment, sizeof *moment);
   for (size_t i = 0; i < old->count; i++) {
     if (!old->blocks[i].kept) continue;
-    /* Neighbours that are kept go out in one piece. */
+    /* Blocks that follow each other are written in one call. */
     const uint8_t *from = (const uint8_t *)old->blocks[i].header;
     size_t len = old->blocks[i].header->block_len;
     while (i + 1 < old->count && old->blocks[i + 1].kept && len < (4u << 20)) len += old->blocks[++i].header->block_len;

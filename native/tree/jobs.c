@@ -83,7 +83,7 @@ void jobs_run(job work, void *context, size_t count, bool worth_threads) {
 
 void jobs_abandon(void) {
   __atomic_store_n(&abandoned, true, __ATOMIC_SEQ_CST);
-  /* Those that failed too wait in die(). Not for ever: one may wait for a lock that the failed thread holds. */
+  /* Threads that failed too wait in die(). The wait is limited: a thread may wait for a lock that the failed thread holds. */
   for (unsigned waits = 0; waits < ABANDON_WAITS; waits++) {
     if (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) <= __atomic_load_n(&threads_failed, __ATOMIC_SEQ_CST)) return;
     usleep(ABANDON_WAIT_US);

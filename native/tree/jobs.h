@@ -1,4 +1,4 @@
-/* The same work on many items, by twice as many threads as there are processors: some wait for the disk. */
+/* Does the same work on many items, with two threads for each processor, since some wait for the disk. */
 #ifndef COPPICE_TREE_JOBS_H
 #define COPPICE_TREE_JOBS_H
 

@@ -1,4 +1,4 @@
-/* Reads JSON where it stands. What is not JSON is found. */
+/* Reads JSON in place, and refuses text that is not JSON. */
 #ifndef COPPICE_TREE_JSON_H
 #define COPPICE_TREE_JSON_H
 

@@ -15,9 +15,9 @@
 
 #define CHUNK (64 * 1024)
 #define THREADS_MAX 7
-/* Fewer are read sooner than another thread wakes up. */
+/* Fewer directories are read before another thread has woken up. */
 #define WORTH_THREADS 4
-/* What is read and not asked for yet takes memory, and a file descriptor each. */
+/* Directories that were read ahead take memory, and a file descriptor each. */
 #define READY_MAX 128
 #define READY_ITEMS_MAX 32768
 
@@ -137,7 +137,7 @@ static void forget_waiting(struct ahead *one) {
 
 static bool may_read(void) { return soonest && ready < READY_MAX && ready_items < READY_ITEMS_MAX; }
 
-/* Under the lock, which is given up for the reading. */
+/* The caller holds the lock. It is released while the directory is read. */
 static void read_ahead(struct ahead *one) {
   forget_waiting(one);
   one->state = AHEAD_TAKEN;
@@ -187,7 +187,7 @@ void ahead_offer(struct ahead *list, size_t count) {
 struct listing ahead_listing(struct ahead *one) {
   pthread_mutex_lock(&lock);
   while (one->state != AHEAD_READY) {
-    /* While another thread reads this one, the next may as well be read here. */
+    /* Another thread reads this one: read the next one meanwhile. */
     if (one->state == AHEAD_WAITS) read_ahead(one);
     else if (may_read()) read_ahead(soonest);
     else pthread_cond_wait(&read_one, &lock);

@@ -38,13 +38,13 @@ struct listing {
 void listing_read(int dir, const char *name, struct listing *out);
 /* The names alone, and the inode that each stands for. */
 void listing_read_names(int dir, const char *name, struct listing *out);
-/* Nothing more is read ahead: what is asked for is answered with ECANCELED. */
+/* Stops reading ahead: listings that are asked for now end with ECANCELED. */
 void listing_stop(bool stop);
-/* What the rest of an item is. */
+/* Fills in the metadata of an item. */
 void item_look(int dir, struct item *item);
 void listing_free(struct listing *listing);
 
-/* A directory that the walk will come to. */
+/* A directory that the walk will reach later. */
 struct ahead {
   int dir;
   const char *name;

@@ -21,7 +21,7 @@
 #include "progress.h"
 #include "requests.h"
 
-/* What is opened next would take the place of one that is closed, and be written to as if it were that. */
+/* If standard input, output or error is closed, the next file that is opened would get its number and be written to by mistake. */
 static void have_stdio(void) {
   for (int fd = 0; fd <= 2; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) _exit(70);
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     setrlimit(RLIMIT_NOFILE, &files);
   }
   if (progress) progress_watch();
-  /* Whoever asks may have died before this was said; then the input has ended. */
+  /* The caller may be dead before this takes effect. Then the input has ended, and reading it ends this process. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_IGN);
   umask(0077);

@@ -78,7 +78,7 @@ bool node_try_load(struct store *store, struct location at, const uint8_t hash[H
   uint8_t found[HASH_LEN];
   if (header.magic == NODE_MAGIC && expected == at.len) {
     blake3_hash(node->bytes + sizeof header, header.canonical_len, found);
-    /* The hash proves that these bytes were meant. It does not prove that whoever wrote them meant well. */
+    /* A hostile workspace can hold any bytes with a correct hash, so the structure is checked as well. */
     if (memcmp(found, hash, HASH_LEN) == 0 &&
         (top ? top_is_sound : node_is_sound)(node->bytes + sizeof header, header.canonical_len, header.count)) {
       node->count = header.count;

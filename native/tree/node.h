@@ -42,7 +42,7 @@ struct node {
   const struct location *locations;
 };
 
-/* A whole snapshot: the node above its directory. */
+/* A whole snapshot: the node whose only entry is its directory. */
 struct root {
   uint8_t hash[HASH_LEN];
   struct location location;

@@ -14,7 +14,7 @@ void make_files_for_owner_of(const char *directory) {
   if (geteuid() != 0 || stat(directory, &found) != 0 || found.st_uid == 0) return;
   setfsgid(found.st_gid);
   setfsuid(found.st_uid);
-  /* The kernel takes the rights over other people's files with that. They are still permitted, and are taken back. */
+  /* This drops root's file capabilities from the effective set. They are still permitted, so they are raised again. */
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
   if (syscall(SYS_capget, &header, sets) != 0) die_errno("ask for", "capabilities");

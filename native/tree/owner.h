@@ -1,4 +1,4 @@
-/* Root who works in somebody's workspace leaves files there that belong to them. */
+/* When root works in another user's workspace, new files belong to that user. */
 #ifndef COPPICE_TREE_OWNER_H
 #define COPPICE_TREE_OWNER_H
 

@@ -101,7 +101,7 @@ void subvolume_snapshot(const char *from, const char *to, bool read_only) {
   close(parent);
 }
 
-/* A subvolume is destroyed whole by who may; its owner may make it writable, empty it and remove the empty one. */
+/* Root destroys a subvolume in one call. Its owner can only make it writable, empty it and remove it as a directory: then this is false. */
 static bool destroy_subvolume(int parent, const char *name, int fd) {
   struct btrfs_ioctl_vol_args args = {0};
   uint64_t flags = 0;

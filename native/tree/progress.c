@@ -20,7 +20,7 @@ static int64_t patience_ns = (int64_t)PATIENCE_MS * 1000000, since;
 static uint64_t files, bytes;
 
 static void say(const char *line, size_t len) {
-  /* A terminal that does not take it is no reason to stop. */
+  /* A terminal that cannot be written to is not an error. */
   if (write(2, line, len) < 0) return;
 }
 
@@ -51,7 +51,7 @@ static void *watch(void *unused) {
 
 void progress_watch(void) {
   if (!isatty(2)) return;
-  /* How the tests see it without a directory that takes a second. */
+  /* Tests set this, so that they need no directory that takes a second to read. */
   const char *given = getenv("JVS_PROGRESS_AFTER_MS");
   if (given) patience_ns = strtoll(given, NULL, 10) * 1000000, look_us = LOOK_OFTEN_US;
   pthread_t thread;

@@ -1,4 +1,4 @@
-/* A line on the terminal of a command that takes longer than a moment. Nothing where nobody looks on. */
+/* A progress line on the terminal for commands that take longer than a second. Nothing is printed elsewhere. */
 #ifndef COPPICE_TREE_PROGRESS_H
 #define COPPICE_TREE_PROGRESS_H
 
@@ -8,7 +8,7 @@
 void progress_watch(void);
 /* Cheap: may be called for every directory and every piece of a file, by any thread. */
 void progress_add(uint64_t files, uint64_t bytes);
-/* What was counted is over: the line goes. */
+/* Removes the line. */
 void progress_clear(void);
 
 #endif

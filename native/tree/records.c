@@ -48,7 +48,7 @@ void record_append(struct store *store, const struct buf *data) {
   struct buf text = {0};
   buf_add(&text, data->data, data->len);
   buf_add(&text, &end, sizeof end);
-  /* The log says the same: where there is nothing else to be on the disk, it need not be there either. */
+  /* The log holds the same record, so a pack with nothing else in it need not be synced. */
   store->only_record = !store->pack_len;
   store_append(store, text.data, text.len);
   free(text.data);
@@ -200,7 +200,7 @@ static void note_collected(struct rebuild *work, struct json data) {
     if (json_string(id, text, sizeof text) && strlen(text) == ID_LEN) *named(work, text) = work;
 }
 
-/* Lines that are as they were written stay in their order, whatever their times say. */
+/* Undamaged lines keep their order, even if the clock was set back between them. */
 static void keep_lines(struct rebuild *work, const char *text, size_t len) {
   uint64_t highest = 0;
   const char *at = text;
@@ -258,7 +258,7 @@ static bool same_text(struct json a, struct json b) {
   return a.end - a.at == b.end - b.at && memcmp(a.at, b.at, (size_t)(a.end - a.at)) == 0;
 }
 
-/* One that is there and of which no line tells begins with the log: then its snapshots find it. */
+/* A worktree directory without a line gets one at the beginning of the log, before the snapshots that were taken in it. */
 static void add_worktree(struct rebuild *work, const char *root, const char *name) {
   struct stat stat;
   char path[4300];
@@ -299,7 +299,7 @@ static void add_init(struct rebuild *work, const char *repo_id, const char *engi
   line->order = INIT;
 }
 
-/* In the order of their times. What is added goes before all of them, but for the line of `init`. */
+/* Sorts lines by time. Added lines go first, after the line of `init`. */
 static void sort_lines(struct rebuild *work) {
   if (work->count) qsort(work->lines, work->count, sizeof *work->lines, by_moment);
   for (size_t i = 0; i < work->count; i++) work->lines[i].order = strcmp(work->lines[i].type, "init") == 0 ? INIT : i + FIRST_LINE;

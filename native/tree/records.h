@@ -1,6 +1,6 @@
 /*
- * The record of a snapshot ends the pack that was written for it, so that a log which lost a line can be written again. Only what stands
- * at the very end of a pack counts: everything before that may be content of somebody's files.
+ * Each pack ends with the record of its snapshot, so that a damaged log can be rebuilt. Only the very end of a pack counts: everything
+ * before it may be content of files.
  */
 #ifndef COPPICE_TREE_RECORDS_H
 #define COPPICE_TREE_RECORDS_H

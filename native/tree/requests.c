@@ -80,7 +80,7 @@ static void say_scan(struct buf *out, struct scan_result *result) {
 
 static void use_session(void) { session_use(need("store"), need("by")); }
 
-/* A problem is an answer: who asks may hold locks, and mean to mend it. */
+/* A damaged workspace is an answer and not an error: the caller may hold locks and want to repair it. */
 static void do_state(void) {
   char problem[256];
   struct buf out = {0};
@@ -231,7 +231,7 @@ static void do_peek(void) {
   answer(&out);
 }
 
-/* A directory that need not be of a workspace. */
+/* Scans any directory, which need not belong to a workspace. */
 static void do_scan(void) {
   struct store store;
   store_open(&store, need("store"));
@@ -389,6 +389,6 @@ void answer_requests(void) {
     free(request);
   }
   end_of_now();
-  /* The output comes last: who sees it closed finds nothing of ours held any more. */
+  /* The output is closed last: when the caller sees that, all locks are free. */
   close_range(3, ~0u, 0);
 }

@@ -26,9 +26,9 @@ void move_aside(struct work *work, int dir, const char *name) {
   snprintf(to, sizeof to, "%llu", (unsigned long long)work->result->moved_aside++);
   if (renameat(dir, name, kept, to) != 0) {
     if (errno != EXDEV) die_errno("move aside", here(work));
-    /* With the name of this restore: what an earlier one kept may still be there, and be ignored too. */
+    /* The name contains the id of this restore, because a file that an earlier restore kept may still be there. */
     char beside[300];
-    const bool cut = strlen(name) > 200; /* as another one may be */
+    const bool cut = strlen(name) > 200; /* two long names could be cut to the same one */
     snprintf(beside, sizeof beside, "%.*s%s%s.kept-by-restore-%.32s", cut ? 180 : 200, name, cut ? "~" : "", cut ? to : "",
              strrchr(work->options->kept, '/') + 1);
     if (renameat(dir, name, dir, beside) != 0) die_errno("move aside", here(work));
@@ -37,7 +37,7 @@ void move_aside(struct work *work, int dir, const char *name) {
   close(kept);
 }
 
-/* Whether another name of a file still is one. When it was the first one's turn, the file was looked at. */
+/* Whether a hard link still is one to the same file. The file itself is checked under its first name. */
 static bool is_still_linked(struct work *work, const struct item *now, const struct entry *seen) {
   if (now->type != 'f') return false;
   if (map_get(&work->linked, now->ino, now->dev)) return true;
@@ -113,7 +113,7 @@ void remove_entry(struct work *work, int dir, const struct entry *entry, struct 
   else if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT) die_errno("remove", here(work));
 }
 
-/* Whatever has this name goes; a directory is still there only when it holds ignored files. */
+/* Removes the entry with this name. A directory is still there only when it holds ignored files: it is moved aside. */
 static void clear_name(struct work *work, int dir, const char *name) {
   if (unlinkat(dir, name, 0) == 0 || errno == ENOENT) return;
   if (errno != EISDIR && errno != EPERM) die_errno("replace", here(work));

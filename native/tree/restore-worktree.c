@@ -65,7 +65,7 @@ void peek(const char *worktree, const struct selection *only, bool until_change,
 static struct root save_changes(const struct restore_request *request, const struct target *target, struct taken *saved) {
   memset(saved, 0, sizeof *saved);
   struct scan_result found;
-  /* A clone of the whole directory costs more than to look whether one is needed. */
+  /* Cloning the whole directory costs more than checking first whether anything changed. */
   if (request->discard || clones_first(request->engine)) {
     const struct worktree *worktree = log_find_worktree(&session.log, request->worktree);
     peek(request->worktree, NULL, !request->discard, &found);
@@ -94,7 +94,7 @@ static void add_paths(struct buf *out, const struct selection *paths) {
   if (paths->count) buf_text(out, "]");
 }
 
-/* What is restored is written as programs write files: without this a power cut could take parts of it, after it was answered. */
+/* Without this, a power cut after the answer could lose parts of what was restored. */
 static void sync_worktree(const char *worktree) {
   const char *payload = payload_of(worktree);
   const int fd = open(payload, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -185,8 +185,8 @@ static void apply_target(const struct restore_request *request, const struct tar
   free(found.nested);
   kill_point("restore-done");
   remove_aside(staging);
-  /* What counts as saved from now on: the snapshot. Where more is there, files that were ignored and no longer are, the next restore
-     must not take that for saved. What this user or filesystem could not give back is no change of anybody's. */
+  /* From now on the snapshot counts as saved. Files that are no longer ignored are not part of it, so that the next restore keeps them.
+     Owners and attributes that could not be restored do not count as changes. */
   hash_text(&found.root, hash);
   append_restore(request, target, partial || restored->refused.owners || restored->refused.attributes ? hash : target->hash);
   remove_settle();
@@ -206,7 +206,7 @@ void restore_worktree(const struct restore_request *request, struct taken *saved
   const struct root from = save_changes(request, &target, saved);
   hash_text(&from, hash);
   read_basis(index_of(request->worktree), basis);
-  /* Nothing differs, and the index is about this very snapshot: then only the log has something to learn. */
+  /* Nothing differs and the index belongs to this snapshot: only the log needs a line. */
   if (!target.paths.count && strcmp(hash, target.hash) == 0 && strcmp(basis, target.id) == 0) append_restore(request, &target, target.hash);
   else apply_target(request, &target, &from, restored);
   workspace_touched = false;

@@ -11,7 +11,7 @@
 #include "scan-walk.h"
 
 #define PAGE 4096
-/* Fewer small files are read sooner than another thread wakes up. */
+/* Fewer small files are read before another thread has woken up. */
 #define WORTH_THREADS 8
 
 static struct location find_known(void *context, const uint8_t hash[HASH_LEN]) {
@@ -33,7 +33,7 @@ static void note_once(char **where, const char *path) {
   if (!__atomic_compare_exchange_n(where, &none, text, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) free(text);
 }
 
-/* A clone cannot be opened up: then the worktree is read in its place. */
+/* The modes in a clone cannot be changed, so the worktree is read instead. */
 bool note_refused(void *context, const char *path) {
   struct walk *walk = context;
   if (!walk->options->whole_tree || !walk->options->live) return false;
@@ -60,8 +60,8 @@ static void build_known(struct walk *walk) {
 }
 
 /*
- * A clone on btrfs can hold a file whose name was written down when its bytes had not been: then it is shorter than it was, mostly
- * empty. Whether `item`, of which `content` was read in the clone, is such a one, can be seen by the file that it was cloned from.
+ * A clone on btrfs can hold the name of a file without its last bytes, mostly without any, when the file was being written. Compares
+ * `item`, of which `content` was read in the clone, with the file in the worktree to find such files.
  */
 static bool is_caught(struct walk *walk, const char *path, const struct item *item, const struct content *content,
                       struct content_memory *memory) {
@@ -73,10 +73,10 @@ static bool is_caught(struct walk *walk, const char *path, const struct item *it
   else item_look(dir, &live);
   bool caught;
   if (live.error || live.ino != item->ino || live.type != 'f') {
-    /* It is gone, and nothing tells what it was. What is cut short ends with a whole page. */
+    /* The file in the worktree is gone, so there is nothing to compare with. Files that were cut short end at a page boundary. */
     caught = content->size % PAGE == 0;
   } else if (live.ctime_ns != item->ctime_ns) {
-    /* Somebody goes on with it. What was there already may be anything; what was just made is not empty for long. */
+    /* Somebody is still writing it. Only a new file that is empty in the clone is surely cut short. */
     caught = content->size == 0 && live.size > 0;
   } else {
     struct content now;
@@ -146,7 +146,7 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   item->unsettled = content.unsettled;
   item->no_xattrs = content.no_xattrs;
   memcpy(item->hash, content.hash, HASH_LEN);
-  /* Touched, but with what it held before: it stays where it is stored. */
+  /* Touched, but with the same content: it stays where it is stored. */
   const uint64_t sparse = content.location.len;
   if (!same) item->location = content.location;
   else item->location.len = sparse;

@@ -11,8 +11,8 @@
 #include "shut.h"
 
 /*
- * Nothing of a clone is in the kernel's caches yet, and everything of the directory that it was made from is. What is there now as
- * the index has it was so when the clone was made, since it has not changed in between. All else is looked at in the clone.
+ * The worktree is in the kernel's caches, its clone is not. An entry of the worktree that still is as the index has it has not changed since
+ * the clone was made, so that it is the same in the clone. All other entries are read in the clone.
  */
 bool live_is_as_indexed(struct walk *walk, const struct listing *live) {
   struct stat stat;
@@ -41,8 +41,8 @@ int open_here(struct walk *walk, int top) {
 }
 
 /*
- * The directory at the walk's path in the clone. The clone says which names there are and what they stand for; what that is comes from
- * `live` where it can: an inode that is as the index has it was so when the clone was made.
+ * The directory at the walk's path in the clone. Names and inode numbers come from the clone. Metadata comes from `live` for inodes that
+ * still are as the index has them, and else from the clone.
  */
 struct listing clone_listing(struct walk *walk, const struct listing *live) {
   struct listing listing;
@@ -89,7 +89,7 @@ static void item_from_index(struct item *item, const struct entry *entry, const 
   item->sure = true;
 }
 
-/* The names that the index has for a directory, which are those that it holds. */
+/* A directory that has not changed, as the index has it. */
 static struct listing listing_from_index(struct walk *walk, const struct block *block) {
   struct listing listing = {.fd = open_here(walk, walk->tree), .count = block->header->count};
   if (listing.fd < 0) listing.error = errno;
@@ -117,9 +117,8 @@ static bool touched(struct walk *walk, const struct item *item) {
 }
 
 /*
- * The directory at the walk's path, where it is known what changed since the index was made: in a clone all that did, after a restore
- * what the restore did. `sure` says that the directory itself did not. An inode that did not and that the index has under this name is
- * taken as the index has it.
+ * The directory at the walk's path, where it is known which inodes changed since the index was made: in a clone btrfs tells, after a restore
+ * the restore does. `sure` says that the directory itself did not change. Inodes that did not change are taken from the index.
  */
 struct listing sifted_listing(struct walk *walk, bool sure) {
   const struct block *block = index_find(&walk->index, (char *)walk->path.data, walk->path.len);
@@ -138,7 +137,7 @@ struct listing sifted_listing(struct walk *walk, bool sure) {
     while (old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) < 0) cursor_next(&old);
     bool same = old.valid && name_compare(old.entry.name, old.entry.record->name_len, item->name, item->name_len) == 0 &&
                 block->stats[old.index].ino == item->ino && !(walk->sifts ? changed_lately(walk, item->ino) : touched(walk, item));
-    /* A list gives a subvolume the number that it has among those, which may be that of a directory that is gone. */
+    /* A directory listing shows a subvolume with its subvolume number, which can equal the inode of a directory that is gone. */
     if (same && listed && old.entry.record->type == 'd') {
       item_look(listing.fd, item);
       same = item->ino == block->stats[old.index].ino;

@@ -19,14 +19,14 @@ static void mark_stale(struct walk *walk) {
   }
 }
 
-/* Where the filesystem says what changed since the index was made, nothing else is looked at. */
+/* Asks btrfs what changed since the index was made. Where it answers, nothing else is read. */
 void begin_to_sift(struct walk *walk, const struct moment *now) {
   const struct moment *before = &walk->index.moment;
   if (!walk->have_index || !walk->options->locations_hold || walk->options->selection.count) return;
   if (!before->transaction || before->transaction >= now->transaction) return;
   if (memcmp(before->subvolume, now->subvolume, sizeof now->subvolume) != 0) return;
   const struct block *top = index_find(&walk->index, "", 0);
-  /* Which of several hard links is the first is only known to a walk over all of them. */
+  /* Only a walk over everything can tell which of several hard links is the first. */
   if (!top || top->header->flags & NODE_HAS_LINKS) return;
   size_t entries = 0;
   for (size_t i = 0; i < walk->index.count; i++) entries += walk->index.blocks[i].header->count;
@@ -34,7 +34,7 @@ void begin_to_sift(struct walk *walk, const struct moment *now) {
   if (walk->sifts) mark_stale(walk);
 }
 
-/* Whether the index has every directory below, each as the one above it says; with `keep`, they stay in it. */
+/* Whether the index has this directory and all below it, with the hashes that their parents name. With `keep`, they stay in the index. */
 static bool index_has_all(struct walk *walk, struct block *block, bool keep) {
   if (keep) block->kept = true;
   bool all = true;
@@ -50,8 +50,8 @@ static bool index_has_all(struct walk *walk, struct block *block, bool keep) {
 }
 
 /*
- * A directory that the restore left alone and that the index knows as the restored snapshot has it need not be walked
- * again. Whatever somebody else has done to it meanwhile, the next scan finds by the times that the index holds.
+ * A directory that the restore did not touch, and that the index has as it is in the restored snapshot, is not walked again. If somebody else
+ * has changed it meanwhile, the next scan finds that by the times in the index.
  */
 bool skip_untouched(struct walk *walk, const struct tree_ref *prefer, struct root *out, uint32_t *flags) {
   if (!walk->skips || !prefer->present) return false;

@@ -6,7 +6,7 @@
 #include "listing.h"
 #include "scan.h"
 
-/* Nothing of a clone is in a cache: what changed is looked at there as long as that is less than a part of all. */
+/* Up to this many changed inodes, plus a share of all (scan-skip.c), only these are read. With more, a walk is quicker. */
 #define SIFTED_MAX 64
 
 struct walk {

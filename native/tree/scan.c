@@ -15,7 +15,7 @@
 #include "shut.h"
 #include "xattrs.h"
 
-/* Kernel clocks tick at 100 Hz at the slowest; what changed within two ticks of the walk's start is read again. */
+/* Kernel clocks tick at 100 Hz or more. Files that changed within two ticks before the walk are read again by the next one. */
 #define RACY_NS 20000000
 #define BTRFS_EMPTY_SUBVOLUME_INO 2
 #define SUBVOLUME_ROOT_INO 256
@@ -174,14 +174,14 @@ static bool scan_below(struct walk *walk, const struct listing *listing, size_t 
   size_t directories = 0, at = 0;
   for (size_t i = 0; i < count; i++) directories += items[i].type == 'd';
   struct ahead *ahead = must_alloc(directories * sizeof *ahead);
-  /* Rules that are new may be about what has not changed. */
+  /* A new rule may ignore files that have not changed. */
   const bool sifts = walk->sifts && !rules;
   const int live = walk->live < 0 || listing->live || !directories || sifts ? -1 : open_here(walk, walk->live);
   const int from = live >= 0 ? live : listing->fd;
   const bool from_live = live >= 0 || listing->live;
   for (size_t i = 0; i < count; i++)
     if (items[i].type == 'd') ahead[at++] = (struct ahead){.dir = from, .name = items[i].name};
-  /* Most will be skipped where some can be: then each is read when it is its turn. */
+  /* When directories can be skipped, most are, so none is read ahead. */
   if (!walk->skips && !sifts) ahead_offer(ahead, directories);
   at = 0;
   for (size_t i = 0; i < count; i++) {
@@ -240,7 +240,7 @@ static bool scan_below(struct walk *walk, const struct listing *listing, size_t 
   return changed;
 }
 
-/* After a restore, the index names the places of the restored snapshot, and no others: theirs are sure to live on. */
+/* After a restore, the index only names places of the restored snapshot, because these exist as long as the snapshot does. */
 static void prefer_locations(const struct node *prefer, const struct buf *canonical, struct location *locations) {
   struct cursor here, there = {0};
   if (prefer->bytes) cursor_start(&there, prefer->canonical, prefer->canonical_len);
@@ -255,7 +255,7 @@ static void prefer_locations(const struct node *prefer, const struct buf *canoni
   }
 }
 
-/* An entry that is gone counts no more. The other names of a file that had several would lead nowhere without it. */
+/* Takes an entry that is gone out of the counts. Dies when other hard links were recorded as links to it. */
 static void forget(struct walk *walk, const struct item *item) {
   if (item->type == 'd') return;
   walk->result->files--;
@@ -287,7 +287,7 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
     bool differs = !block || block->header->count != count;
     for (size_t i = 0; i < count && !differs; i++) differs = items[i].differs;
     if (differs) {
-      /* What is made of the rest is of no use to anybody. */
+      /* The caller only wants to know that something changed. */
       walk->result->stopped = true;
       listing_stop(true);
       count = 0;
@@ -303,7 +303,7 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
   if (scan_below(walk, &listing, count, rules, filter, &prefer, &flags)) changed = true;
 
   const bool has_places = block && walk->options->locations_hold && block->header->location.pack;
-  /* The same node at the same place names the same places for all that it holds. */
+  /* The same node at the same place: its entries have the same places too. */
   const bool preferred =
       !walk->options->prefer || (has_places && prefer_ref->present && memcmp(prefer_ref->root.hash, block->header->hash, HASH_LEN) == 0 &&
                                  memcmp(&prefer_ref->root.location, &block->header->location, sizeof(struct location)) == 0);
@@ -398,7 +398,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   struct stat stat;
   if (fstat(fd, &stat) == 0) walk.tree_dev = stat.st_dev;
   if (walk.live >= 0 && fstat(walk.live, &stat) == 0) walk.live_dev = stat.st_dev;
-  /* A scan of what is in use finds what changed by times; what has is still younger than the moment that the index had. */
+  /* A scan of the worktree itself keeps the moment of the old index: what it found by times also changed after that moment. */
   struct moment moment = walk.index.moment;
   if (options->whole_tree && moment_of_clone(fd, &moment)) begin_to_sift(&walk, &moment);
   struct tree_ref prefer = {0};
@@ -407,7 +407,7 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
     prefer.present = true;
     memcpy(prefer.root.hash, ((const struct record *)top.canonical)->hash, HASH_LEN);
     prefer.root.location = top.locations[0];
-    /* Which of several hard links is the first is only known to a walk over all of them. */
+    /* Only a walk over everything can tell which of several hard links is the first. */
     walk.skips = options->touched && walk.have_index && options->locations_hold && !(top.flags & NODE_HAS_LINKS);
     node_free(&top);
   }
@@ -432,10 +432,10 @@ void scan(struct store *store, const struct scan_options *options, struct scan_r
   close(fd);
   for (size_t i = 0; i < walk.index.count && !result->index_changed; i++)
     if (!walk.index.blocks[i].kept) result->index_changed = true;
-  /* Ignored files and sockets are not in the index, so that it cannot tell whether there still are none. What is of another subvolume
-     is, with numbers that mean something else in this one. */
+  /* Ignored files and sockets are not in the index, so the next scan must look for them. Inode numbers of other subvolumes mean nothing
+     in this one. In both cases the next scan must walk everything. */
   if (walk.saw_ignore || walk.saw_other || result->sockets) memset(&moment, 0, sizeof moment);
-  /* Compared with a moment that is long ago, more and more has changed since. */
+  /* Write a new index, with a newer moment, before too much has changed since the old one. */
   if (walk.since.used > SIFTED_MAX) result->index_changed = true;
   if (options->new_index_path && result->index_changed) {
     if (options->index_later)

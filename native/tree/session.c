@@ -129,17 +129,17 @@ void notice(const char *format, ...) {
     write_all(1, out.data, out.len, "the answer");
   } else {
     buf_text(&out, "jvs: %s\n", text);
-    /* That nobody listens is no reason to stop half way. */
+    /* A closed stderr must not end the command half way. */
     if (write(2, out.data, out.len) < 0) errno = 0;
   }
   free(out.data);
   free(text);
 }
 
-/* Held by who undoes, for good, and by who commits: what the log names is not undone, and what is undone gets no line. */
+/* Taken by commit(), and for good by undo(): what the log names is never undone, and what was undone never gets a line. */
 static pthread_mutex_t ending = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-/* What is on its way, and goes when this fails. The intent is the first, and goes last. */
+/* Paths that are removed when this operation fails, the last one first. The intent is the first. */
 static char *made[MADE_MAX];
 static size_t made_count;
 static char *intent_path;
@@ -151,7 +151,7 @@ char *making(char *path) {
 
 void nothing_made(void) { made_count = 0; }
 
-/* Files that content was written to when it failed; their names are ours. */
+/* Removes temporary files that this process was writing when it failed. */
 static void sweep_temporaries(void) {
   char prefix[32];
   snprintf(prefix, sizeof prefix, "new-%d-", getpid());
@@ -177,12 +177,12 @@ void end_of_now(void) {
 void undo(void) {
   shut_again();
   if (!session.control) return;
-  /* What others still write cannot be removed. */
+  /* Other threads may still write to what is removed now. */
   jobs_abandon();
   pthread_mutex_lock(&ending);
   end_of_now();
   sweep_temporaries();
-  /* What was begun in a worktree is finished by the next command, which needs the intent for that: it is the first. */
+  /* A change that was begun in a worktree is finished by the next command, which needs the intent: keep it. */
   while (made_count > (workspace_touched ? 1 : 0)) remove_tree(made[--made_count]);
 }
 

@@ -32,26 +32,26 @@ int lock_file(const char *name, int kind);
 void notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern bool notices_are_answers;
 
-/* Names something that is removed again when this fails, before it is made. */
+/* Names a path that will be made now, and is removed when this operation fails. */
 char *making(char *path);
-/* What was made stays, or is gone. */
+/* Forgets these paths: they stay, or are removed already. */
 void nothing_made(void);
 void undo(void);
 /* Names a file that is removed when end_of_now() is called, or this process ends. */
 void only_for_now(const char *path);
 void end_of_now(void);
 
-/* The first that is made, and the last that goes. */
+/* Comes before everything that is made, and is removed last. */
 void write_intent(const char *id, const struct buf *intent);
 void clear_intent(void);
-/* Adds a line to the log. From here on that says what happened, and what was made stays. */
+/* Adds a line to the log. After that the operation has happened, and what was made stays. */
 void commit(const char *type, const struct buf *data, bool durable);
 
 uint64_t new_pack(void);
-/* The snapshot that the places in an index are from; empty: there is no index. */
+/* The snapshot whose places an index names; empty: there is no index. */
 void read_basis(const char *index, char out[33]);
 void write_basis(const char *index, const char *basis);
-/* Whether these places can be trusted: as long as that snapshot lives. */
+/* Whether these places are valid. They are as long as that snapshot exists. */
 bool index_holds(const char *index);
 
 #endif

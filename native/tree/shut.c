@@ -30,7 +30,7 @@ int open_own(int dir, const char *name, int flags) {
   const int fd = openat(dir, name, flags);
   struct stat found;
   if (fd >= 0 || errno != EACCES) return fd;
-  /* Root is let in everywhere. Of others only the owner may change a mode. */
+  /* Root can open everything. Of other users only the owner may change a mode. */
   if (fstatat(dir, name, &found, AT_SYMLINK_NOFOLLOW) != 0 || found.st_uid != geteuid() ||
       (!S_ISDIR(found.st_mode) && !S_ISREG(found.st_mode)) ||
       fchmodat(dir, name, (found.st_mode & 07777) | (S_ISDIR(found.st_mode) ? 0700 : 0400), AT_SYMLINK_NOFOLLOW) != 0) {
@@ -39,7 +39,7 @@ int open_own(int dir, const char *name, int flags) {
   }
   const mode_t mode = found.st_mode & 07777;
   const int opened = openat(dir, name, flags);
-  /* What is in a directory is looked up through it for as long as it is walked. A file that is open can be read. */
+  /* A directory must stay accessible while it is walked. A file needs its mode only to be opened. */
   const int kept = opened >= 0 && S_ISDIR(found.st_mode) ? fcntl(opened, F_DUPFD_CLOEXEC, 3) : -1;
   if (kept >= 0) remember(kept, mode);
   else if (fchmodat(dir, name, mode, AT_SYMLINK_NOFOLLOW) != 0) die_errno("change the mode of", name);
@@ -49,7 +49,7 @@ int open_own(int dir, const char *name, int flags) {
 void shut_again(void) {
   pthread_mutex_lock(&lock);
   while (count > 0) {
-    /* What was opened last lies deepest. */
+    /* The last one is the deepest: begin there. */
     const struct opened *one = &all[--count];
     (void)fchmod(one->fd, one->mode);
     close(one->fd);

@@ -14,7 +14,7 @@
 bool moment_of_clone(int clone, struct moment *out) {
   struct btrfs_ioctl_get_subvol_info_args info;
   memset(out, 0, sizeof *out);
-  /* Where it succeeds it answers 0 or 1. */
+  /* It answers 0 or 1 on success. */
   if (ioctl(clone, BTRFS_IOC_GET_SUBVOL_INFO, &info) < 0) return false;
   static const uint8_t none[BTRFS_UUID_SIZE];
   if (!(info.flags & BTRFS_ROOT_SUBVOL_RDONLY) || memcmp(info.parent_uuid, none, sizeof none) == 0) return false;
@@ -69,7 +69,7 @@ bool changed_since(int clone, const struct moment *before, size_t most, struct m
     more = known && key->nr_items;
     if (!more) break;
     known = sift(search, before->transaction, most, inodes, &last);
-    /* Behind the last one, all of which is one number of 17 bytes. */
+    /* Continue after the last key. Object id, type and offset are one number of 17 bytes. */
     key->min_objectid = last.objectid;
     key->min_type = last.type;
     key->min_offset = last.offset + 1;

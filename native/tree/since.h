@@ -1,4 +1,4 @@
-/* What changed in a btrfs subvolume since another moment, as its own trees tell, without a look at what did not change. */
+/* Asks btrfs which inodes of a subvolume changed since another moment, without reading the others. */
 #ifndef COPPICE_TREE_SINCE_H
 #define COPPICE_TREE_SINCE_H
 
@@ -10,7 +10,7 @@ struct __attribute__((packed)) moment {
   uint64_t transaction;
 };
 
-/* What a read-only clone is the state of; false where that cannot be told. */
+/* The moment that a read-only clone shows; false when it cannot be found out. */
 bool moment_of_clone(int clone, struct moment *out);
 
 /*
@@ -19,7 +19,7 @@ bool moment_of_clone(int clone, struct moment *out);
  */
 bool changed_since(int clone, const struct moment *before, size_t most, struct map *inodes);
 
-/* Whether that is so for the content of one of them. One long write changes its times once, at its beginning. */
+/* Whether the content of an inode changed. Times do not always tell: one long write changes them once, when it begins. */
 bool rewritten_since(const struct map *inodes, uint64_t ino);
 
 #endif

@@ -39,7 +39,7 @@ void store_begin_pack(struct store *store, uint64_t pack_id, bool temporary) {
   store->pack_len = 0;
   store->only_record = false;
   store->pending.len = 0;
-  /* One of this name may have been begun before. */
+  /* A pack with this id may have been begun and dropped before. */
   for (unsigned i = 0; i < OPEN_PACKS; i++) {
     if (opened[i].id != pack_id || !pack_id) continue;
     close(opened[i].fd);
@@ -175,7 +175,7 @@ void store_add_blob(struct store *store, const char *temporary, const uint8_t ha
   const bool twice = *known;
   *known = store;
   if (!twice) {
-    /* It doubles each time that it is full, which it is at the powers of two. */
+    /* The array doubles when it is full: its capacity is the next power of two. */
     if ((store->blob_count & (store->blob_count - 1)) == 0)
       store->blobs = must_realloc(store->blobs, (store->blob_count ? 2 * store->blob_count : 1) * sizeof blob);
     store->blobs[store->blob_count++] = blob;

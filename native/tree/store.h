@@ -51,7 +51,7 @@ int store_temporary(struct store *store, char name[64], int mode);
  * is whole, and stays so when the power goes.
  */
 void store_add_blob(struct store *store, const char *temporary, const uint8_t hash[HASH_LEN], uint64_t size);
-/* A blob that is there already is used. A snapshot that is being taken beside this one may have placed it: it may not be on the disk yet. */
+/* Uses a blob that is there already. Another snapshot may have placed it a moment ago, so that it must be synced too. */
 void store_share_blob(struct store *store);
 
 #endif

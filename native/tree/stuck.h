@@ -1,8 +1,8 @@
-/* What a restore could not change is found before it changes anything. */
+/* Finds entries that a restore could not change, before it changes anything. */
 #ifndef COPPICE_TREE_STUCK_H
 #define COPPICE_TREE_STUCK_H
 
-/* Comes first. What is mounted below `root` is not part of it. */
+/* Must be called first. Mounts below `root` are refused. */
 void stuck_below(int root);
 /* Dies when the entry `name` of `dir` cannot be replaced, removed or made, because it is immutable or a mount. An entry that is not there
    is fine. */

@@ -44,7 +44,7 @@ bool clones_first(const char *engine) {
   return asked == ENGINE_BTRFS || asked == ENGINE_JUICEFS;
 }
 
-/* The engine that was asked for where it can be had, else the best there is: never silently. */
+/* The engine that was asked for, or, with a notice, the best one that works here. */
 static void choose_engine(struct taking *taking) {
   const char *asked_name = taking->request->engine ? taking->request->engine : session.engine;
   const int asked = engine_named(asked_name);
@@ -71,7 +71,7 @@ static struct scan_options options_of(const struct taking *taking) {
                                .index_later = true};
 }
 
-/* What was scanned so far is of no use: it is begun anew. */
+/* Drops what was scanned so far, to start again. */
 static void begin_again(struct taking *taking) {
   index_settle();
   unlink(taking->new_index);
@@ -86,10 +86,10 @@ static void begin_again(struct taking *taking) {
 }
 
 /*
- * The whole directory at one instant; hashing happens afterwards, on what can no longer change. False where that cannot be had.
+ * Clones the whole directory at one instant, then hashes the clone, which cannot change. False when that is not possible.
  *
- * The kernel writes out what is being written, and then clones: who writes a file and renames it in between has the name in the clone
- * and not the bytes. Less is written in between when all was written out just before. Where it happens all the same, the scan finds it.
+ * The kernel first writes out dirty files and then clones. A file that is written and renamed in between has its name in the clone, but not
+ * its bytes. A sync just before makes that rare, and the scan finds the files for which it happened all the same.
  */
 static bool take_subvolume(struct taking *taking) {
   struct scan_options options = options_of(taking);
@@ -135,7 +135,7 @@ static void look_again(struct taking *taking, char hash[65]) {
   hash_text(&again.root, hash);
 }
 
-/* A clone takes its time: it counts when nothing has changed meanwhile. False where it could not be had. */
+/* A clone is not made at one instant, so it only counts when nothing has changed meanwhile. False when that did not succeed. */
 static bool take_juicefs(struct taking *taking) {
   const struct scan_options options = options_of(taking);
   scan(&taking->store, &options, &taking->found);
@@ -195,7 +195,7 @@ static void record_of(const struct taking *taking, struct buf *out) {
            request->automatic ? "true" : "false", taken->files, taken->bytes, taken->new_bytes);
 }
 
-/* What the log will say about it, which also ends the pack. */
+/* Makes the record of the snapshot, for the log and for the end of the pack. */
 static void write_record(struct taking *taking, struct buf *data) {
   struct taken *taken = taking->taken;
   struct buf record = {0};
@@ -235,14 +235,14 @@ static void begin(struct taking *taking) {
   free(intent.data);
   kill_point("snapshot-intent");
   taking->pack_path = making(path_of("%s/packs/%016" PRIx64 ".pack", session.control, taking->pack));
-  /* Named as those of the store are: should it be made by a thread that outlives an error, it is swept with them. */
+  /* Has the name of a temporary file of the store, so that it is swept if a thread still writes it after an error. */
   taking->new_index = making(path_of("%s/tmp/new-%d-0", session.control, (int)getpid()));
   taking->tree = making(path_of("%s/trees/%s", session.control, taking->taken->id));
   store_open(&taking->store, session.control);
   store_begin_pack(&taking->store, taking->pack, false);
 }
 
-/* Nothing of it is needed but the nodes, for as long as the caller compares the worktree with something. */
+/* Removes everything but the nodes, which the caller needs to compare the worktree with a snapshot. */
 static void drop(const struct taking *taking) {
   index_settle();
   unlink(taking->new_index);

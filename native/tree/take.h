@@ -11,7 +11,7 @@ struct take_request {
   struct selection only; /* none: all of the worktree */
   const char *engine;    /* NULL: the one that the workspace was made with */
   const char *mounts;    /* the table of mounts; NULL: that of the system */
-  /* For a restore, which keeps what no snapshot holds: nothing is taken when the worktree is known. */
+  /* Taken by a restore, to keep unsaved changes. Nothing is taken when there are none. */
   bool automatic;
   const char *target_hash; /* of what shall be restored */
 };
@@ -25,9 +25,9 @@ struct taken {
 };
 
 void hash_text(const struct root *root, char out[65]);
-/* Whether a worktree holds nothing that no snapshot has. */
+/* Whether everything in a worktree is in a snapshot. */
 bool is_known(const struct worktree *worktree, const struct scan_result *found, const char *target_hash);
-/* Whether a snapshot clones the whole directory before anything is known about it. */
+/* Whether this engine clones the whole directory before it looks for changes. */
 bool clones_first(const char *engine);
 void take(const struct take_request *request, struct taken *taken);
 

@@ -21,7 +21,7 @@ struct round {
   size_t count;
 };
 
-/* Marks what was found good, by where it is stored; directories also without what is in them. */
+/* Places that were found to be good. A directory can be good without its contents having been read. */
 static struct map good, good_without_contents;
 static char yes;
 

@@ -9,7 +9,7 @@
 
 #define LIST_MAX (64 * 1024)
 
-/* There is no getxattrat: the way through /proc reaches an entry of an open directory, at any depth. */
+/* Older kernels have no getxattrat(). A path through /proc reaches an entry of an open directory at any depth. */
 static void entry_path(int dir, const char *name, char *out, size_t len) { snprintf(out, len, "/proc/self/fd/%d/%s", dir, name); }
 
 static bool ours(const char *name) {

@@ -27,9 +27,16 @@ const whereMeasured = skipFor(
 );
 
 describe('the committed benchmark of workspaces', () => {
-  it('has a finding for every target', whereMeasured, () => {
-    expect(targets.filter(({ value }) => value === undefined)).toEqual([]);
-  });
+  it(
+    'has a finding for every target, but for those that are known not to be measured yet',
+    whereMeasured,
+    () => {
+      const missing = targets.filter(({ value }) => value === undefined).map(({ key }) => key);
+      expect(missing.filter((key) => !knownMisses[key]?.startsWith('not measured'))).toEqual([]);
+      const measured = targets.filter(({ value }) => value !== undefined).map(({ key }) => key);
+      expect(measured.filter((key) => knownMisses[key]?.startsWith('not measured'))).toEqual([]);
+    },
+  );
 
   it('misses no target by more than half, but for the known misses', whereMeasured, () => {
     const lost = targets

@@ -25,7 +25,7 @@ export const globalOptions: readonly OptionSpec[] = [
   { name: 'json', kind: 'flag', help: 'answer, and errors, as JSON' },
   { name: 'directory', short: 'C', kind: 'value', value: 'DIR', help: 'work as if started in DIR' },
   { name: 'no-color', kind: 'flag', help: 'no colour' },
-  { name: 'no-progress', kind: 'flag', help: 'no line on the terminal that counts files' },
+  { name: 'no-progress', kind: 'flag', help: 'do not count files on the terminal' },
   { name: 'debug', kind: 'flag', help: 'print where an error comes from' },
   { name: 'help', short: 'h', kind: 'flag', help: 'this text' },
 ];

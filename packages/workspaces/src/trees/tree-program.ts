@@ -49,7 +49,7 @@ export const treeFailure = ({ code, message, touched }: Failure): CoppiceError =
   const known = isErrorCode(code) ? code : 'internal';
   if (!touched) return new CoppiceError(known, message, { details: { touched } });
   return new CoppiceError(known, `${message}; part of the worktree is restored already`, {
-    hint: 'Mend that: then the next command finishes it. Or restore another snapshot; what is there is kept.',
+    hint: 'Fix that, and the next command finishes the restore. Or restore another snapshot; files that are there now are kept.',
     details: { touched },
   });
 };

@@ -55,7 +55,7 @@ const recoverRestore = async (session: WorkspaceSession, intent: Of<'restore'>):
       error.code,
       `a restore to ${short} was cut off and cannot be finished: ${error.message}`,
       {
-        hint: 'Mend that: then the next command finishes it. Or restore another snapshot; what is there is kept.',
+        hint: 'Fix that, and the next command finishes the restore. Or restore another snapshot; files that are there now are kept.',
         details: { unfinishedRestore: intent.id },
         cause: error,
       },

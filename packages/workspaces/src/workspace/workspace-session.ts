@@ -117,7 +117,7 @@ export class WorkspaceSession implements Disposable {
     } catch (error) {
       if (!(error instanceof CoppiceError && error.code === 'corrupt')) throw error;
       this.#state = new CoppiceError('corrupt', error.message, {
-        hint: 'Run `jvs doctor` to see what is damaged, and `jvs doctor --repair` to mend it.',
+        hint: 'Run `jvs doctor` to see what is damaged, and `jvs doctor --repair` to repair it.',
         cause: error,
       });
     }

@@ -7,7 +7,7 @@ const text = (value: unknown): string => (Array.isArray(value) ? value.join(',')
 export const config: JvsCommand = {
   name: 'config',
   usage: '[show] | get KEY | set KEY VALUE',
-  summary: 'the settings of the workspace',
+  summary: 'show or change the settings of the workspace',
   options: [],
   least: 0,
   most: 3,

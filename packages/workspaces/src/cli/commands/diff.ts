@@ -18,8 +18,7 @@ const entry = (change: EntryChange) => ({
 export const diff: JvsCommand = {
   name: 'diff',
   usage: '[FROM] [TO] [--stat | --patch]',
-  summary:
-    'what differs between two snapshots; without TO, between FROM (or HEAD) and the worktree as it is now',
+  summary: 'show what differs between two snapshots; without TO, between FROM (or HEAD) and the worktree',
   options: [
     { name: 'stat', kind: 'flag', help: 'only how much' },
     {

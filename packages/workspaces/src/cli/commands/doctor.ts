@@ -4,7 +4,7 @@ import type { JvsCommand } from '../command.ts';
 export const doctor: JvsCommand = {
   name: 'doctor',
   usage: '[--strict] [--repair]',
-  summary: 'is the workspace in order, and which engine does it use?',
+  summary: 'check the workspace, and show which engine it uses',
   options: [
     { name: 'strict', kind: 'flag', help: 'recompute every hash: the log, and all that is stored' },
     {

@@ -4,7 +4,7 @@ import type { JvsCommand } from '../command.ts';
 export const info: JvsCommand = {
   name: 'info',
   usage: '',
-  summary: 'the workspace in a few lines',
+  summary: 'show the workspace in a few lines',
   options: [],
   least: 0,
   most: 0,

@@ -23,7 +23,7 @@ export const pin: JvsCommand = {
 export const unpin: JvsCommand = {
   name: 'unpin',
   usage: 'REF',
-  summary: 'protect it no longer',
+  summary: 'stop protecting a snapshot from collection',
   options: [],
   least: 1,
   most: 1,

@@ -77,13 +77,13 @@ const exportTo = async (
 export const restore: JvsCommand = {
   name: 'restore',
   usage: 'REF | HEAD | --latest-tag TAG [--paths PATH …] [--discard] [--no-sync] [--interactive] [--to DIR]',
-  summary: 'make the worktree what a snapshot holds; unsaved changes are kept as a snapshot of their own',
+  summary: 'bring the worktree back to a snapshot; unsaved changes are kept as another snapshot first',
   options: [
     { name: 'latest-tag', kind: 'value', value: 'TAG', help: 'the newest snapshot with this tag' },
     { name: 'paths', kind: 'words', value: 'PATH …', help: 'only these paths' },
     { name: 'discard', kind: 'flag', help: 'do not keep unsaved changes' },
     { name: 'no-sync', kind: 'flag', help: 'do not wait until everything restored is on the disk' },
-    { name: 'sync', kind: 'flag', help: 'wait for that, as it does unless told otherwise' },
+    { name: 'sync', kind: 'flag', help: 'wait until everything restored is on the disk (the default)' },
     { name: 'to', kind: 'value', value: 'DIR', help: 'into this new directory; the worktree stays as it is' },
     { name: 'interactive', short: 'i', kind: 'flag', help: 'choose from a list' },
   ],

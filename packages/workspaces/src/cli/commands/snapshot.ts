@@ -25,7 +25,7 @@ const noteOf = async (context: JvsContext): Promise<string> => {
 export const snapshot: JvsCommand = {
   name: 'snapshot',
   usage: '[NOTE | -] [--tag TAG …] [--paths PATH …] [-F FILE | -]',
-  summary: 'keep the worktree as it is now',
+  summary: 'take a snapshot of the worktree as it is now',
   options: [
     { name: 'tag', kind: 'list', value: 'TAG', help: 'a tag; may be given again, or with commas' },
     { name: 'paths', kind: 'words', value: 'PATH …', help: 'only these paths' },

@@ -6,7 +6,7 @@ import type { JvsCommand } from '../command.ts';
 export const status: JvsCommand = {
   name: 'status',
   usage: '',
-  summary: 'where the worktree is, and what in it no snapshot holds',
+  summary: 'show where the worktree is, and which changes are not in a snapshot',
   options: [],
   least: 0,
   most: 0,

@@ -18,7 +18,7 @@ const stepCommand = (step: 'undo' | 'redo', summary: string): JvsCommand => ({
 
 export const undo = stepCommand(
   'undo',
-  'take back the last restore of this worktree; again: the one before it',
+  'undo the last restore of this worktree; repeat it to go further back',
 );
 
-export const redo = stepCommand('redo', 'take back the last undo; again: the one before it');
+export const redo = stepCommand('redo', 'redo what was undone last; repeat it to go further forward');
