@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Sandbox } from '@coppice/sdk';
-import type { Cli } from '../cli.ts';
 import { changeLine } from '../ui/changes.ts';
+import { StagedDemo } from '../ui/staged-demo.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 const ways = [
@@ -12,45 +12,30 @@ const ways = [
 ] as const;
 
 /** What the demo makes, so that all of it goes away whatever happens. */
-class Demo {
-  readonly #cli: Cli;
+class Demo extends StagedDemo {
   readonly #prefix = `demo-${randomBytes(3).toString('hex')}`;
   readonly #made: Sandbox[] = [];
-  readonly #steps: { step: string; ms: number }[] = [];
 
-  constructor(cli: Cli) {
-    this.#cli = cli;
-  }
-
-  async run(): Promise<{ step: string; ms: number }[]> {
-    try {
-      await this.#show();
-    } finally {
-      await this.#cleanUp();
-    }
-    return this.#steps;
-  }
-
-  async #show(): Promise<void> {
-    const { coppice, signal } = this.#cli;
-    const dev = await this.#step('create a sandbox', async () => {
+  protected async show(): Promise<void> {
+    const { coppice, signal } = this.cli;
+    const dev = await this.step('create a sandbox', async () => {
       const created = await coppice.sandboxes.create({ name: this.#prefix, signal });
       this.#made.push(created);
       return created;
     });
-    await this.#step('run something in it', () =>
+    await this.step('run something in it', () =>
       this.#sh(dev, 'mkdir -p /workspace && for n in 4 2 5 1 3; do echo $n; done > /workspace/numbers'),
     );
-    await this.#step('snapshot it, while it runs', () => dev.snapshot({ name: 'baseline', signal }));
-    await this.#step('break it: rm -rf /workspace /etc', () => this.#sh(dev, 'rm -rf /workspace /etc'));
-    await this.#step('restore it', () => dev.restore('baseline', { signal }));
+    await this.step('snapshot it, while it runs', () => dev.snapshot({ name: 'baseline', signal }));
+    await this.step('break it: rm -rf /workspace /etc', () => this.#sh(dev, 'rm -rf /workspace /etc'));
+    await this.step('restore it', () => dev.restore('baseline', { signal }));
     await this.#sh(dev, 'test -s /workspace/numbers');
-    const forks = await this.#step('fork it three ways, in parallel', async () => {
+    const forks = await this.step('fork it three ways, in parallel', async () => {
       const grown = await dev.fork({ count: ways.length, name_prefix: `${this.#prefix}-way`, signal });
       this.#made.push(...grown.sandboxes);
       return grown.sandboxes;
     });
-    await this.#step('let each fork go its own way', () =>
+    await this.step('let each fork go its own way', () =>
       Promise.all(
         forks.map((fork, index) =>
           this.#sh(fork, `${ways[index]!.script} < /workspace/numbers > /workspace/${ways[index]!.name}`),
@@ -58,21 +43,21 @@ class Demo {
       ),
     );
     const winner = forks[0]!;
-    const diff = await this.#step(`compare: coppice diff ${dev.name} ${winner.name}`, () =>
+    const diff = await this.step(`compare: coppice diff ${dev.name} ${winner.name}`, () =>
       coppice.diff(dev.id, winner.id, { signal }),
     );
-    for (const change of diff.changes) this.#say(`     ${changeLine(change)}`);
-    await this.#step(`merge the winner: coppice merge ${winner.name} ${dev.name}`, () =>
+    for (const change of diff.changes) this.say(`     ${changeLine(change)}`);
+    await this.step(`merge the winner: coppice merge ${winner.name} ${dev.name}`, () =>
       dev.merge(winner, { signal }),
     );
     const result = await dev.files.readText('/workspace/sort', { signal });
-    this.#say(`     /workspace/sort in ${dev.name}: ${result.trim().split('\n').join(' ')}`);
+    this.say(`     /workspace/sort in ${dev.name}: ${result.trim().split('\n').join(' ')}`);
   }
 
-  async #cleanUp(): Promise<void> {
+  protected async cleanUp(): Promise<void> {
     if (this.#made.length === 0) return;
-    await this.#step('clean up', async () => {
-      const { coppice } = this.#cli;
+    await this.step('clean up', async () => {
+      const { coppice } = this.cli;
       const own = new Set(this.#made.map(({ id }) => id));
       await Promise.all(this.#made.map((sandbox) => sandbox.destroy()));
       const left = (await coppice.snapshots.list()).filter((snapshot) => own.has(snapshot.sandbox_id));
@@ -81,29 +66,14 @@ class Demo {
     });
   }
 
-  async #step<T>(step: string, work: () => Promise<T>): Promise<T> {
-    const startedMs = performance.now();
-    const result = await this.#cli.out.during(step, work);
-    const ms = performance.now() - startedMs;
-    this.#steps.push({ step, ms: Math.round(ms * 10) / 10 });
-    this.#say(
-      `${this.#cli.out.paint('green', '✓')} ${step}  ${this.#cli.out.paint('dim', `${ms.toFixed(1)} ms`)}`,
-    );
-    return result;
-  }
-
   async #sh(sandbox: Sandbox, script: string): Promise<void> {
-    const { exit_code: code, stderr } = await sandbox.exec(script, { signal: this.#cli.signal });
+    const { exit_code: code, stderr } = await sandbox.exec(script, { signal: this.cli.signal });
     if (code !== 0) {
       throw new CoppiceError(
         'internal',
         `\`${script}\` failed in ${sandbox.name}: ${stderr.trim() || `exit ${code}`}`,
       );
     }
-  }
-
-  #say(line: string): void {
-    if (!this.#cli.out.isJson) this.#cli.io.stdout.write(`${line}\n`);
   }
 }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Experiment, ProductionAgent } from '@coppice/protocol';
-import type { Cli } from '../cli.ts';
+import { StagedDemo } from '../ui/staged-demo.ts';
 
 const pollMs = 100;
 /** A task whose answer is known, solved in three ways. */
@@ -18,55 +18,40 @@ const cases = Array.from({ length: 8 }, (_none, index) => ({
 }));
 
 /** Three variants of a scripted agent are compared, the winner is promoted, made worse, and rolled back by the guard. */
-export class ProjectsDemo {
-  readonly #cli: Cli;
+export class ProjectsDemo extends StagedDemo {
   readonly #name = `Demo ${randomBytes(3).toString('hex')}`;
-  readonly #steps: { step: string; ms: number }[] = [];
   readonly #production = new Set<string>();
   #project: string | undefined;
 
-  constructor(cli: Cli) {
-    this.#cli = cli;
-  }
-
-  async run(): Promise<{ step: string; ms: number }[]> {
-    try {
-      await this.#show();
-    } finally {
-      await this.#cleanUp();
-    }
-    return this.#steps;
-  }
-
-  async #show(): Promise<void> {
-    const { projects, production } = this.#cli.coppice;
-    const id = await this.#step('create a project', async () => {
+  protected async show(): Promise<void> {
+    const { projects, production } = this.cli.coppice;
+    const id = await this.step('create a project', async () => {
       this.#project = (
         await projects.create({ name: this.#name, description: 'coppice demo projects', cap_usd: 20 })
       ).id;
       return this.#project;
     });
-    const experiment = await this.#step(
+    const experiment = await this.step(
       'try three variants on eight cases, each trial a fork of one snapshot',
       () => this.#experiment(id),
     );
     for (const { name, passed, n, gate } of experiment.variants)
-      this.#say(
+      this.say(
         `     ${name}: ${passed} of ${n} cases${gate === null ? ' (the baseline)' : `, ${gate.said}`}`,
       );
-    await this.#step('deploy the winner, and let it earn', async () => {
+    await this.step('deploy the winner, and let it earn', async () => {
       await projects.deploy(id, { type: 'scripted', name: this.#name, config: { script: earning } });
       await this.#until(async () => (await projects.get(id)).metrics.revenue_usd > 0);
     });
-    const evaluation = await this.#step('evaluate', () => projects.evaluate(id));
-    this.#say(`     ${evaluation.recommendation} (ROI: ${evaluation.metrics.roi}%)`);
-    const agent = await this.#step('promote it, by the digest of what was read', async () => {
+    const evaluation = await this.step('evaluate', () => projects.evaluate(id));
+    this.say(`     ${evaluation.recommendation} (ROI: ${evaluation.metrics.roi}%)`);
+    const agent = await this.step('promote it, by the digest of what was read', async () => {
       const promoted = (await projects.promote(id, evaluation.digest)).agents[0]!;
       this.#production.add(promoted.id);
       return promoted;
     });
-    await this.#step('canary: three runs that go well', () => this.#turns(agent, 'live'));
-    const worse = await this.#step(
+    await this.step('canary: three runs that go well', () => this.#turns(agent, 'live'));
+    const worse = await this.step(
       'make it worse: a new configuration runs beside it, in the shadow',
       async () => {
         const changed = await production.change(agent.id, { config: { script: 'exit 1' } });
@@ -74,15 +59,15 @@ export class ProjectsDemo {
         return changed;
       },
     );
-    const ended = await this.#step('the guard takes it back by itself', () =>
+    const ended = await this.step('the guard takes it back by itself', () =>
       this.#turns(worse, 'rolled-back'),
     );
-    this.#say(`     ${ended.rollback?.reason}`);
-    this.#say(`     ${agent.id} still works; a snapshot for the post-mortem is ${ended.rollback?.snapshot}`);
+    this.say(`     ${ended.rollback?.reason}`);
+    this.say(`     ${agent.id} still works; a snapshot for the post-mortem is ${ended.rollback?.snapshot}`);
   }
 
   async #experiment(id: string): Promise<Experiment> {
-    const { projects } = this.#cli.coppice;
+    const { projects } = this.cli.coppice;
     const started = await projects.startExperiment(id, {
       name: 'which way is right',
       hypothesis: 'sorting finds the largest number',
@@ -99,7 +84,7 @@ export class ProjectsDemo {
 
   /** Runs the lane until the agent is in that stage. */
   async #turns({ id, lane }: ProductionAgent, stage: ProductionAgent['stage']): Promise<ProductionAgent> {
-    const { production } = this.#cli.coppice;
+    const { production } = this.cli.coppice;
     const all = async () => (await production.list()).filter((agent) => agent.lane === lane);
     const runs = async () => (await all()).reduce((sum, agent) => sum + agent.runs, 0);
     for (let round = 0; round < 20; round += 1) {
@@ -112,11 +97,11 @@ export class ProjectsDemo {
     throw new Error(`${id} did not become ${stage}`);
   }
 
-  async #cleanUp(): Promise<void> {
+  protected async cleanUp(): Promise<void> {
     const id = this.#project;
     if (id === undefined) return;
-    await this.#step('clean up: only the ledger and what production knows stay', async () => {
-      const { projects, production, snapshots } = this.#cli.coppice;
+    await this.step('clean up: only the ledger and what production knows stay', async () => {
+      const { projects, production, snapshots } = this.cli.coppice;
       for (const agent of await production.list()) {
         if (!this.#production.has(agent.id)) continue;
         if (agent.stage !== 'rolled-back') await production.rollBack(agent.id, 'the demo is over');
@@ -127,25 +112,10 @@ export class ProjectsDemo {
     });
   }
 
-  async #step<T>(step: string, work: () => Promise<T>): Promise<T> {
-    const startedMs = performance.now();
-    const result = await this.#cli.out.during(step, work);
-    const ms = performance.now() - startedMs;
-    this.#steps.push({ step, ms: Math.round(ms) });
-    this.#say(
-      `${this.#cli.out.paint('green', '✓')} ${step}  ${this.#cli.out.paint('dim', `${ms.toFixed(0)} ms`)}`,
-    );
-    return result;
-  }
-
   async #until(reached: () => Promise<boolean>): Promise<void> {
     while (!(await reached())) {
-      this.#cli.signal.throwIfAborted();
+      this.cli.signal.throwIfAborted();
       await sleep(pollMs);
     }
-  }
-
-  #say(line: string): void {
-    if (!this.#cli.out.isJson) this.#cli.io.stdout.write(`${line}\n`);
   }
 }

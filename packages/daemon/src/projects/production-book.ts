@@ -1,6 +1,7 @@
 import { AgentType, type ProductionStore, type RunRecord } from '@coppice/projects';
 import type { Production } from './production.ts';
 import type { Metered, RunBook, Settled } from './run-book.ts';
+import { StoredRuns } from './stored-runs.ts';
 import type { TrialJudge } from './trial-judge.ts';
 import { micros } from './views.ts';
 import type { WorkOrder, WorkOutcome } from './work-order.ts';
@@ -13,31 +14,12 @@ export interface ProductionBookParts {
 }
 
 /** The runs of production. */
-export class ProductionBook implements RunBook {
+export class ProductionBook extends StoredRuns implements RunBook {
   readonly #parts: ProductionBookParts;
 
   constructor(parts: ProductionBookParts) {
+    super(parts.store.runs);
     this.#parts = parts;
-  }
-
-  open(): RunRecord[] {
-    const { runs } = this.#parts.store;
-    return [
-      ...runs.all({ state: 'running' }, 'ORDER BY started_ms'),
-      ...runs.all({ state: 'starting' }, 'ORDER BY started_ms'),
-    ];
-  }
-
-  unswept(): RunRecord[] {
-    return this.#parts.store.runs.all({ state: 'ended' }, 'AND sandbox_id IS NOT NULL');
-  }
-
-  get(id: string): RunRecord | undefined {
-    return this.#parts.store.runs.one({ id });
-  }
-
-  update(id: string, changes: Partial<RunRecord>): void {
-    this.#parts.store.runs.update({ id }, changes);
   }
 
   orderOf(run: RunRecord): ReturnType<RunBook['orderOf']> {
@@ -105,17 +87,7 @@ export class ProductionBook implements RunBook {
       const before = store.runs.one({ id: run.id });
       if (before === undefined || before.state === 'ended') return;
       const atMs = now();
-      store.runs.update(
-        { id: run.id },
-        {
-          state: 'ended',
-          exit: settled.exit,
-          summary: settled.summary,
-          endSnapshot: settled.endSnapshot,
-          endedMs: atMs,
-          sandboxId: run.sandboxId ?? run.id,
-        },
-      );
+      this.end(run, settled, atMs);
       const common = { atMs, agentId: run.agentId, runId: run.id, source: `agent:${run.agentId}` };
       const { costUsd, revenueUsd } = settled.report;
       if (costUsd > 0)

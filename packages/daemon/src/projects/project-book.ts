@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { AgentType, type ProjectStore, type RunRecord } from '@coppice/projects';
 import type { ExperimentRunner } from './experiment-runner.ts';
 import type { Metered, RunBook, Settled } from './run-book.ts';
+import { StoredRuns } from './stored-runs.ts';
 import type { TrialJudge } from './trial-judge.ts';
 import { micros } from './views.ts';
 import type { WorkOrder, WorkOutcome } from './work-order.ts';
@@ -20,30 +21,16 @@ export interface ProjectBookParts {
 }
 
 /** The runs of projects: of agents that are tried out, and of trials. */
-export class ProjectBook implements RunBook {
+export class ProjectBook extends StoredRuns implements RunBook {
   readonly #parts: ProjectBookParts;
 
   constructor(parts: ProjectBookParts) {
+    super(parts.store.runs);
     this.#parts = parts;
   }
 
-  open(): RunRecord[] {
-    const { store, isHeld } = this.#parts;
-    return (['running', 'starting'] as const)
-      .flatMap((state) => store.runs.all({ state }, 'ORDER BY started_ms'))
-      .filter(({ projectId }) => !isHeld(projectId));
-  }
-
-  unswept(): RunRecord[] {
-    return this.#parts.store.runs.all({ state: 'ended' }, 'AND sandbox_id IS NOT NULL');
-  }
-
-  get(id: string): RunRecord | undefined {
-    return this.#parts.store.runs.one({ id });
-  }
-
-  update(id: string, changes: Partial<RunRecord>): void {
-    this.#parts.store.runs.update({ id }, changes);
+  override open(): RunRecord[] {
+    return super.open().filter(({ projectId }) => !this.#parts.isHeld(projectId));
   }
 
   orderOf(run: RunRecord): ReturnType<RunBook['orderOf']> {
@@ -134,18 +121,7 @@ export class ProjectBook implements RunBook {
     if (settled.output !== '') this.#keepOutput(run, settled);
     store.transaction(() => {
       if (store.runs.one({ id: run.id })?.state === 'ended') return;
-      store.runs.update(
-        { id: run.id },
-        {
-          state: 'ended',
-          exit: settled.exit,
-          summary: settled.summary,
-          endSnapshot: settled.endSnapshot,
-          endedMs: nowMs,
-          // It still has to go, also where its id was not written down yet.
-          sandboxId: run.sandboxId ?? run.id,
-        },
-      );
+      this.end(run, settled, nowMs);
       this.#bookReport(run, settled, nowMs);
       if (run.trial !== null) experiments.settleTrial(run, settled, nowMs);
       else if (settled.exit === 'infra' && run.attempt < mostAttempts) this.#again(run, nowMs);
