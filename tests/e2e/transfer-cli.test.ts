@@ -67,7 +67,7 @@ describe('coppice export and import', () => {
     const folder = await cli.run(['import', '.']);
     expect([folder.code, folder.stderr]).toEqual([2, expect.stringContaining('. is no file')]);
     expect((await cli.run(['import', '-'], { input: 'not one' })).stderr).toContain(
-      'no file that `coppice export` wrote',
+      'not a file that `coppice export` wrote',
     );
     expect(await readdir(cli.directory)).toEqual(before);
   });

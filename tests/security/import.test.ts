@@ -89,8 +89,8 @@ describe('a file from a stranger', () => {
   });
 
   test('is refused when it is something else, or of a later form, by what it is', async () => {
-    await refused(execFileSync('tar', ['-cC', daemon.home, 'token']), 'invalid_argument', /no file that/);
-    await refused(Buffer.alloc(20 * 1024 ** 2), 'invalid_argument', /no file that/);
+    await refused(execFileSync('tar', ['-cC', daemon.home, 'token']), 'invalid_argument', /not a file that/);
+    await refused(Buffer.alloc(20 * 1024 ** 2), 'invalid_argument', /not a file that/);
     await refused(
       Buffer.concat([Buffer.from('coppice-export 2\n'), file.subarray(17)]),
       'unsupported',

@@ -30,7 +30,7 @@ it('what takes long leaves room for what is quick, and ends when nobody waits fo
   const outcomes = Promise.allSettled(copies);
   expect(String(await server.call('probe', root))).toBeTruthy();
   expect(done).toBe(0);
-  const reason = new Error('the caller went away');
+  const reason = new Error('the client disconnected');
   caller.abort(reason);
   for (const outcome of await outcomes) expect(outcome).toEqual({ status: 'rejected', reason });
   // Nothing works on: what is half made can be removed at once.

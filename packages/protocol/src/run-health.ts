@@ -34,7 +34,7 @@ export const runHealthRoutes = {
     ...shared,
     method: 'GET',
     path: '/v1/runs/health',
-    summary: 'How runs at work are: heartbeats, progress, restarts',
+    summary: 'Show the health of active runs: heartbeats, progress, restarts',
     result: list(runHealthSchema),
   },
   quarantineRun: {

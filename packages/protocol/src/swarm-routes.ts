@@ -9,7 +9,7 @@ export const swarmRoutes = {
     path: '/v1/sandboxes/prepare',
     tag: 'swarms',
     summary:
-      'Create a sandbox, set it up and snapshot it as `golden`; answers with what is there when called again',
+      'Create a sandbox, set it up and snapshot it as `golden`. Safe to repeat: it returns what is there',
     scope: 'project',
     answer: 'events',
     body: swarms.prepareSandboxSchema,

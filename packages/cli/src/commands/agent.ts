@@ -109,7 +109,7 @@ async function untilItWorks(cli: Cli, { id }: Run): Promise<Run> {
 }
 
 function defineLooks(agent: Command, cli: Cli): void {
-  verb(agent, 'ls', 'List runs, the newest first')
+  verb(agent, 'ls', 'List runs, newest first')
     .option('--state <state>', 'only those in this state')
     .action(async ({ state }: { readonly state?: Run['state'] }) => {
       const runs = await cli.coppice.runs.list({ ...given({ state }), signal: cli.signal });
@@ -129,7 +129,7 @@ function defineLooks(agent: Command, cli: Cli): void {
         ),
       );
     });
-  verb(agent, 'show', 'Show a run: its transitions, steps and messages')
+  verb(agent, 'show', 'Show a run: its state changes, steps and messages')
     .argument('<run>', 'name or id')
     .action(async (ref: string) => {
       const { signal } = cli;
@@ -151,7 +151,7 @@ function defineLooks(agent: Command, cli: Cli): void {
         ].join('\n'),
       );
     });
-  verb(agent, 'watch', 'Show what an agent does, and go on as it happens')
+  verb(agent, 'watch', 'Show what an agent did, and follow it live')
     .argument('<run>', 'name or id')
     .option('--after <number>', 'only events after this one', parseWhole)
     .option('--types <types>', 'only of these types, with commas between; `agent.*` is all of agents')
@@ -176,7 +176,7 @@ function defineLooks(agent: Command, cli: Cli): void {
       }
       cli.exitCode = Interruption.of(cli.signal)?.exitCode ?? 0;
     });
-  verb(agent, 'result', 'Show what came of a run; waits until it ends')
+  verb(agent, 'result', 'Show the result of a run; waits until it ends')
     .argument('<run>', 'name or id')
     .option('--no-wait', 'fail where it has not ended')
     .action(async (ref: string, { wait }: { readonly wait: boolean }) => {
@@ -193,7 +193,7 @@ const stepLine = ({ number, kind, title, snapshot_id }: RunStep): string =>
   `  step ${number}  ${kind}  ${printableName(title)}${snapshot_id === null ? '  (thinned out)' : ''}`;
 
 function defineWords(agent: Command, cli: Cli): void {
-  verb(agent, 'tell', 'Tell an agent something while it works')
+  verb(agent, 'tell', 'Send a message to an agent while it works')
     .argument('<run>', 'name or id')
     .argument('<text>', 'what to tell it')
     .option('--urgency <urgency>', 'queue (after its turn), steer (into it) or now (by force where needed)')
@@ -232,7 +232,7 @@ function defineWords(agent: Command, cli: Cli): void {
   simple('pause', 'Let nothing of a run go on until it is resumed');
   simple('resume', 'Go on where a run was paused');
   simple('stop', 'Cancel a run; its sandbox and its steps stay until it is removed');
-  verb(agent, 'rm', 'Forget a run that has ended, with its steps and the sandbox made for it')
+  verb(agent, 'rm', 'Remove a run that has ended, with its steps and the sandbox made for it')
     .argument('<run>', 'name or id')
     .action(async (ref: string) => {
       await cli.coppice.runs.remove(ref, { signal: cli.signal });
@@ -241,14 +241,14 @@ function defineWords(agent: Command, cli: Cli): void {
 }
 
 function defineTime(agent: Command, cli: Cli): void {
-  verb(agent, 'step', 'Make a step of what is there now')
+  verb(agent, 'step', 'Record the current state as a step')
     .argument('<run>', 'name or id')
     .option('--title <text>', 'what it is')
     .action(async (ref: string, { title }: { readonly title?: string }) => {
       const step = await cli.coppice.runs.takeStep(ref, { ...given({ title }), signal: cli.signal });
       cli.out.result(step, () => `step ${step.number}`);
     });
-  verb(agent, 'rewind', 'Go back to a step, files and conversation, and on from there')
+  verb(agent, 'rewind', 'Rewind a run to a step, files and conversation included, and continue from there')
     .argument('<run>', 'name or id')
     .requiredOption('--to <step>', 'number of the step', parseWhole)
     .option('-m, --message <text>', 'what the agent is told then')
@@ -274,7 +274,7 @@ function defineTime(agent: Command, cli: Cli): void {
         cli.out.result(run, () => runLine(run));
       },
     );
-  verb(agent, 'race', 'Fork a run several times, judge what comes of each, and merge the best')
+  verb(agent, 'race', 'Fork a run several times, judge each result, and merge the best')
     .argument('<run>', 'name or id')
     .requiredOption(
       '--judge <command>',
@@ -305,7 +305,7 @@ function defineTime(agent: Command, cli: Cli): void {
         cli.out.result(result, () => table(['RUN', 'JUDGE', 'TOOK'], rows, ''));
       },
     );
-  verb(agent, 'compare', 'Compare two runs step by step, and the files that they have now')
+  verb(agent, 'compare', 'Compare two runs step by step, and the files they have now')
     .argument('<a>', 'name or id')
     .argument('<b>', 'name or id')
     .action(async (a: string, b: string) => {

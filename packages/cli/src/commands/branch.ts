@@ -33,7 +33,7 @@ export const define: DefineCommand = (program, cli) => {
   const { signal } = cli;
   const show = (found: Branch): void => cli.out.result(found, () => branchText(found));
 
-  verb(branch, 'start', 'Make the branch of a ticket and a sandbox that has it; can be repeated')
+  verb(branch, 'start', 'Create the branch of a ticket and a sandbox with it; safe to repeat')
     .argument('<repository>', 'name of the repository')
     .argument('<ticket>', 'number of the issue, or name of a ticket elsewhere')
     .argument('[command...]', 'start this program there, and finish the branch when it ends well')

@@ -51,9 +51,9 @@ const spent = ({ micros, spent_micros, tokens, spent_tokens }: Budget): string =
   ].join(', ');
 
 export const define: DefineCommand = (program, cli) => {
-  const budget = verb(program, 'budget', 'Limit what calls to models may cost');
+  const budget = verb(program, 'budget', 'Limit what model calls may cost');
   const daily = (): Option => new Option('--daily', 'of each day (UTC), not in all');
-  verb(budget, 'set', 'Set a limit; calls that do not fit are refused')
+  verb(budget, 'set', 'Set a budget; calls beyond it are refused')
     .argument('<scope>', scopes.join(', '))
     .argument('[name]', 'whose; none for home')
     .option('--usd <dollars>', 'in money', parseDollars)
@@ -102,12 +102,12 @@ export const define: DefineCommand = (program, cli) => {
         cli.out.result(set, () => `${scope} ${name ?? ''}: ${spent(set)} spent`.replace(' :', ':'));
       },
     );
-  verb(budget, 'ls', 'List budgets and what of them is spent').action(async () => {
+  verb(budget, 'ls', 'List budgets and how much of each is spent').action(async () => {
     const budgets = await cli.coppice.budgets.list({ signal: cli.signal });
     const rows = budgets.map((each) => [each.scope, each.name || '-', each.period, spent(each), each.action]);
     cli.out.result(budgets, () => table(['SCOPE', 'NAME', 'PERIOD', 'SPENT', 'THEN'], rows, 'No budgets.'));
   });
-  verb(budget, 'rm', 'Take a limit away')
+  verb(budget, 'rm', 'Remove a budget')
     .argument('<scope>', scopes.join(', '))
     .argument('[name]', 'whose; none for home')
     .addOption(daily())

@@ -3,7 +3,7 @@ import { type DefineCommand, verb } from '../verb.ts';
 import { snapshotAction } from './snapshot.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  addSnapshotOptions(
-    verb(program, 'checkpoint', 'Keep the state of a sandbox with the memory of its processes'),
-  ).action(snapshotAction(cli, { memory: true }));
+  addSnapshotOptions(verb(program, 'checkpoint', 'Take a snapshot with the memory of all processes')).action(
+    snapshotAction(cli, { memory: true }),
+  );
 };

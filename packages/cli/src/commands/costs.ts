@@ -56,7 +56,7 @@ const asTable = ({ by, rows, total }: Costs): string => {
 };
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'costs', 'Show what calls to models took and cost')
+  verb(program, 'costs', 'Show what model calls used and cost')
     .option(
       '--by <what>',
       'rows by these: sandbox, run, agent, project, model, upstream, outcome, day',

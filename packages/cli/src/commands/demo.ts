@@ -78,7 +78,7 @@ class Demo extends StagedDemo {
 }
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'demo', 'Show it: create, break, restore, fork, diff, merge, clean up')
+  verb(program, 'demo', 'Run a demo: create, break, restore, fork, diff, merge, clean up')
     .argument(
       '[what]',
       '`projects`: try three variants of an agent, promote the winner, roll back what is worse',

@@ -61,7 +61,7 @@ const purge = async (home: string): Promise<void> => {
 };
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'down', 'Stop the daemon; sandboxes go on and the next `up` finds them')
+  verb(program, 'down', 'Stop the daemon; sandboxes keep running and the next `up` finds them')
     .option('--stop', 'stop the running sandboxes first')
     .option('--purge', 'remove everything of this home: sandboxes, snapshots, images, mounts, rules')
     .option('-y, --yes', 'do not ask before a purge')

@@ -17,7 +17,7 @@ interface Options extends ProcessFlags {
 
 export const define: DefineCommand = (program, cli) => {
   addTimeoutOption(
-    addProcessOptions(verb(program, 'each', 'Run a command in every sandbox that fits, at once'), cli),
+    addProcessOptions(verb(program, 'each', 'Run a command in every matching sandbox, in parallel'), cli),
   )
     .argument('<sandboxes>', "names, with commas between; * and ? stand for letters: 'dev-*'")
     .passThroughOptions()

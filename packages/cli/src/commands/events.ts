@@ -19,7 +19,7 @@ const dataText = (data: Readonly<Record<string, unknown>>): string =>
     .join(' ');
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'events', 'Show what happened, and with --follow what happens')
+  verb(program, 'events', 'Show events; with --follow, as they happen')
     .option('-f, --follow', 'go on as events happen; with --json one document per line')
     .option('--after <seq>', 'only events after this sequence number', parseWhole)
     .option('--sandbox <sandbox>', 'only of this sandbox')

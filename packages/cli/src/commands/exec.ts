@@ -29,7 +29,7 @@ const lines = [
 
 export const define: DefineCommand = (program, cli) => {
   addTimeoutOption(
-    addProcessOptions(verb(program, 'exec', 'Run a command in a sandbox; its exit code is passed on'), cli),
+    addProcessOptions(verb(program, 'exec', 'Run a command in a sandbox and exit with its exit code'), cli),
   )
     .argument('<sandbox>', 'name or id')
     .passThroughOptions()

@@ -27,7 +27,7 @@ export const define: DefineCommand = (program, cli) => {
   const at = (name: string) => cli.coppice.repositories.at(name);
   const { signal } = cli;
 
-  verb(forge, 'init', 'Make a repository on this machine')
+  verb(forge, 'init', 'Create a repository on this machine')
     .argument('<name>', 'what it is called')
     .option('--default-branch <branch>', 'its main branch', 'main')
     .addHelpText('after', examples('coppice forge init app', 'git push $(coppice forge clone-url app) main'))
@@ -47,21 +47,21 @@ export const define: DefineCommand = (program, cli) => {
     cli.out.result(found, () => table(['NAME', 'KIND', 'BRANCH', 'CLONE URL'], rows, 'No repositories.'));
   });
 
-  verb(forge, 'rm', 'Remove a repository with all that is in it')
+  verb(forge, 'rm', 'Remove a repository and everything in it')
     .argument('<name>')
     .action(async (name: string) => {
       await at(name).remove({ signal });
       cli.out.result({ removed: name }, () => `removed ${name}`);
     });
 
-  verb(forge, 'clone-url', 'Print what `git clone` takes; the password is a token')
+  verb(forge, 'clone-url', 'Print the URL for `git clone`; the password is a token')
     .argument('<name>')
     .action(async (name: string) => {
       const { clone_url } = await at(name).info({ signal });
       cli.out.result({ clone_url }, () => clone_url);
     });
 
-  verb(forge, 'doctor', 'Try a forge on a scratch branch with a draft pull request that is closed again')
+  verb(forge, 'doctor', 'Test a forge with a scratch branch and a draft pull request, then clean up')
     .argument('<name>')
     .action(async (name: string) => {
       const result = await cli.out.during('trying the forge', () => at(name).doctor({ signal }));
@@ -174,7 +174,7 @@ export const define: DefineCommand = (program, cli) => {
         cli.out.result(review, () => `#${number}: ${review.state}`);
       },
     );
-  verb(pr, 'check', 'Say how a check of a pull request went')
+  verb(pr, 'check', 'Report the result of a check on a pull request')
     .argument('<name>', 'the repository')
     .argument('<number>', 'of the pull request', parseWhole)
     .argument('<check>', 'its name')

@@ -75,7 +75,7 @@ const runIn = async (
 };
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'fork', 'Grow new sandboxes from a sandbox or a snapshot')
+  verb(program, 'fork', 'Fork new sandboxes from a sandbox or a snapshot')
     .argument('<source>', 'sandbox by name or id; snapshot by id or as sandbox:snapshot')
     .argument('[name]', 'name of the fork')
     .option('-c, --count <number>', 'how many, in parallel', parseWhole)

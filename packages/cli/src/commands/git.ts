@@ -86,7 +86,7 @@ export const define: DefineCommand = (program, cli) => {
       cli.out.result(status, () => statusText(status));
     });
 
-  verb(git, 'diff', 'Show changed lines that are not committed')
+  verb(git, 'diff', 'Show uncommitted changes')
     .argument('<sandbox>', 'name or id')
     .argument('[file]', 'only this file, relative to the repository')
     .option('--staged', 'what is staged instead')
@@ -165,7 +165,7 @@ export const define: DefineCommand = (program, cli) => {
       cli.out.result(pushed, () => `pushed ${pushed.branch} to ${printableName(pushed.remote)}`);
     });
 
-  verb(git, 'merge', 'Bring commits of forks into a sandbox; can be repeated, in both directions')
+  verb(git, 'merge', 'Merge commits of forks into a sandbox; safe to repeat, in both directions')
     .argument('<sandboxes...>', 'the forks, then the sandbox that gets their commits')
     .addOption(
       new Option('--strategy <strategy>', 'how commits are brought in')

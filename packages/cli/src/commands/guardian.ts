@@ -26,10 +26,10 @@ const healthRow = (run: RunHealth): string[] => [
 ];
 
 export const define: DefineCommand = (program, cli) => {
-  const guardian = verb(program, 'guardian', 'Watch runs by rules, intervene, and take it back');
+  const guardian = verb(program, 'guardian', 'Watch runs by rules, intervene, and undo interventions');
   const { signal } = cli;
 
-  verb(guardian, 'status', 'Show the rules, and what is wrong with their file').action(async () => {
+  verb(guardian, 'status', 'Show the rules, and errors in their file').action(async () => {
     const status = await cli.coppice.guardian.status({ signal });
     const rows = status.rules.map((rule) => [rule.name, rule.when.kind, rule.action]);
     cli.out.result(status, () =>
@@ -41,7 +41,7 @@ export const define: DefineCommand = (program, cli) => {
     );
   });
 
-  verb(guardian, 'dry-run', 'Show what the guardian would have done on a run that is on record')
+  verb(guardian, 'dry-run', 'Replay a recorded run and show what the guardian would have done')
     .argument('<run>', 'name or id')
     .addHelpText('after', examples('coppice guardian dry-run fix-1'))
     .action(async (run: string) => {
@@ -68,7 +68,7 @@ export const define: DefineCommand = (program, cli) => {
       );
     });
 
-  verb(guardian, 'intervene', 'Intervene in a run by hand, on record')
+  verb(guardian, 'intervene', 'Intervene in a run by hand; the intervention is recorded')
     .argument('<run>', 'name or id')
     .addOption(new Option('--kind <kind>', 'how').choices(kinds).makeOptionMandatory())
     .requiredOption('--reason <text>', 'why')
@@ -89,7 +89,7 @@ export const define: DefineCommand = (program, cli) => {
       },
     );
 
-  verb(guardian, 'ls', 'List what was done to a run, and by whom')
+  verb(guardian, 'ls', 'List the interventions in a run, and who made them')
     .argument('<run>', 'name or id')
     .action(async (run: string) => {
       const found = await cli.coppice.guardian.interventions(run, { signal });
@@ -98,14 +98,14 @@ export const define: DefineCommand = (program, cli) => {
       );
     });
 
-  verb(guardian, 'revert', 'Take an intervention back: the run is again as in the step before')
+  verb(guardian, 'revert', 'Undo an intervention: the run returns to the step before it')
     .argument('<id>', 'of the intervention', parseWhole)
     .action(async (id: number) => {
       const reverted = await cli.coppice.guardian.revert(id, { signal });
       cli.out.result(reverted, () => `${id}: ${reverted.state}, back to step ${reverted.before.step}`);
     });
 
-  verb(guardian, 'conductor', 'Show runs that do the same, or edit the same files').action(async () => {
+  verb(guardian, 'conductor', 'Find runs that do the same work or edit the same files').action(async () => {
     const found = await cli.coppice.guardian.conductor({ signal });
     cli.out.result(found, () =>
       [
@@ -118,7 +118,7 @@ export const define: DefineCommand = (program, cli) => {
     );
   });
 
-  verb(guardian, 'health', 'Show how runs at work are').action(async () => {
+  verb(guardian, 'health', 'Show the health of active runs').action(async () => {
     const found = await cli.coppice.guardian.health({ signal });
     cli.out.result(found, () =>
       table(['RUN', 'HEALTH', 'MISSED', 'RESTARTS', 'WHY'], found.map(healthRow), 'No runs at work.'),

@@ -131,9 +131,9 @@ const quoted = (word: string): string => (/^[\w./:=@%+-]+$/.test(word) ? word : 
 const made = (image: Image): string => `${image.name}  ${formatBytes(image.size_bytes)}  ${image.id}`;
 
 export const define: DefineCommand = (program, cli) => {
-  const images = verb(program, 'images', 'List, get, make and remove images').action(() => listImages(cli));
+  const images = verb(program, 'images', 'List, pull, build and remove images').action(() => listImages(cli));
   verb(images, 'ls', 'List images').action(() => listImages(cli));
-  verb(images, 'pull', 'Get images from a registry, or newer ones under the same names')
+  verb(images, 'pull', 'Pull images from a registry, or update them')
     .argument('<name...>', 'as in docker pull: python:3.12-slim, ghcr.io/org/app@sha256:…')
     .addHelpText('after', examples('coppice images pull python:3.12-slim'))
     .action(async (names: string[]) => {
@@ -141,7 +141,7 @@ export const define: DefineCommand = (program, cli) => {
       for (const name of names) pulled.push(await pullImage(cli, name));
       cli.out.result(pulled, () => pulled.map(made).join('\n'));
     });
-  verb(images, 'import', 'Make an image from a directory or an archive')
+  verb(images, 'import', 'Create an image from a directory or an archive')
     .argument('<path>', 'directory or archive of this machine, - for standard input')
     .argument('[name]', 'name of the image (default: the one in an archive of docker save or of OCI tools)')
     .addHelpText(
@@ -156,12 +156,12 @@ export const define: DefineCommand = (program, cli) => {
       const image = await importImage(cli, path, name);
       cli.out.result(image, () => made(image));
     });
-  verb(images, 'export', 'Write an image to a tar that docker, podman and OCI tools read')
+  verb(images, 'export', 'Export an image as a tar for docker, podman and OCI tools')
     .argument('<image>', 'name or id')
     .option('-o, --output <file>', 'where to, - for standard output (default: <name>.tar)')
     .addHelpText('after', examples('coppice images export team/base:1 -o - | docker load'))
     .action((ref: string, { output }: { output?: string }) => exportImage(cli, ref, output));
-  verb(images, 'commit', 'Make an image of a snapshot, or of a sandbox as it is now')
+  verb(images, 'commit', 'Create an image from a snapshot, or from a sandbox as it is now')
     .argument('<snapshot>', 'id, sandbox:snapshot, or a sandbox')
     .argument('<name>', 'name of the image, with a tag')
     .option('-m, --message <text>', 'what was changed, for the history of the image')
@@ -173,7 +173,7 @@ export const define: DefineCommand = (program, cli) => {
       );
       cli.out.result(image, () => made(image));
     });
-  verb(images, 'push', 'Send an image to a registry')
+  verb(images, 'push', 'Push an image to a registry')
     .argument('<image>', 'name or id')
     .argument('[target]', 'where to, as in docker push (default: its own name)')
     .addHelpText('after', examples('coppice images push team/base:1 ghcr.io/team/base:1'))
@@ -216,7 +216,7 @@ export const define: DefineCommand = (program, cli) => {
         : await buildImage(cli, source, name === undefined ? flags : { tag: name, ...flags });
       cli.out.result(image, () => made(image));
     });
-  verb(images, 'refresh', 'Make host or debian:<suite> anew; sandboxes stay on the image that they have')
+  verb(images, 'refresh', 'Rebuild host or debian:<suite>; existing sandboxes keep their image')
     .argument('[source]', 'host, or debian:<suite>', 'host')
     .action(async (source: string) => {
       const before = (await cli.coppice.images.list({ signal: cli.signal })).find(
@@ -278,13 +278,13 @@ export const define: DefineCommand = (program, cli) => {
       });
       cli.out.result(login, () => `logged in to ${login.registry} as ${login.username}`);
     });
-  verb(images, 'logout', 'Forget the login of a registry')
+  verb(images, 'logout', 'Log out of a registry')
     .argument('<registry>', 'its host')
     .action(async (registry: string) => {
       await cli.coppice.images.logout(registry, { signal: cli.signal });
       cli.out.result({ registry }, () => `logged out of ${registry}`);
     });
-  verb(images, 'logins', 'List the registries that are logged in to').action(async () => {
+  verb(images, 'logins', 'List the registries with a stored login').action(async () => {
     const logins = await cli.coppice.images.logins({ signal: cli.signal });
     const rows = logins.map(({ registry, username }) => [registry, username]);
     cli.out.result(logins, () => table(['REGISTRY', 'USER'], rows, 'No logins.'));

@@ -7,7 +7,7 @@ interface Options {
 }
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'import', 'Take in a snapshot or checkpoint that export wrote')
+  verb(program, 'import', 'Import a snapshot or checkpoint that export wrote')
     .argument('<file>', 'the file, - for standard input')
     .option('--name <name>', 'name of the snapshot (default: the one that it had)')
     .option('--disk-only', 'take the files alone, where the memory does not fit this machine')

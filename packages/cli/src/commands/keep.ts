@@ -6,7 +6,7 @@ interface Options {
 }
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'keep', 'Keep an automatic snapshot for good, or give a snapshot another name or note')
+  verb(program, 'keep', 'Keep an automatic snapshot, or change the name or note of a snapshot')
     .argument('<snapshot>', 'id, or sandbox:snapshot')
     .option('--name <name>', 'another name')
     .option('--note <text>', 'another note')

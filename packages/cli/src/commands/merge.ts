@@ -58,7 +58,7 @@ const withPaths = (error: unknown, from: string, into: string): unknown => {
 };
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'merge', 'Bring what changed in a fork into another sandbox; conflicts stop it whole')
+  verb(program, 'merge', 'Merge the changes of a fork into another sandbox; on conflicts nothing is changed')
     .argument('<from>', 'the fork')
     .argument('<into>', 'the sandbox that gets the changes')
     .addOption(new Option('--prefer <side>', 'who wins where both changed').choices(['ours', 'theirs']))

@@ -37,7 +37,7 @@ const describeAnswer = ({ name, port, answer, connections }: Answered): string =
   printableName(`${name}:${port} ${outcomes[answer]}; ${connections} connections waited`);
 
 export const define: DefineCommand = (program, cli) => {
-  addNetworkOptions(verb(program, 'net', 'Show or change what a sandbox may reach, also while it runs'))
+  addNetworkOptions(verb(program, 'net', 'Show or change what a sandbox may reach; works while it runs'))
     .argument('<sandbox>', 'name or id')
     .option('--no-internet', 'keep it from the internet')
     .option('--no-inter-sandbox', 'keep it from other sandboxes')

@@ -53,7 +53,7 @@ export const define: DefineCommand = (program, cli) => {
       cli.out.result(written, () => `wrote ${written.path} (${formatBytes(written.bytes)})`);
     });
 
-  verb(notes, 'search', 'Find lines of notes')
+  verb(notes, 'search', 'Search notes')
     .argument('<words>', 'what a line holds, in any case of its letters')
     .option('-E, --regex', 'a regular expression')
     .option('--tag <tag>', 'only notes with this tag')
@@ -100,7 +100,7 @@ export const define: DefineCommand = (program, cli) => {
       },
     );
 
-  verb(notes, 'mv', 'Give a note another path')
+  verb(notes, 'mv', 'Move a note')
     .argument('<from>')
     .argument('<to>')
     .option('-f, --force', 'also where there is a note already')
@@ -109,7 +109,7 @@ export const define: DefineCommand = (program, cli) => {
       cli.out.result({ from, to }, () => `moved ${from} to ${to}`);
     });
 
-  verb(notes, 'rm', 'Delete notes for good')
+  verb(notes, 'rm', 'Delete notes')
     .argument('<notes...>')
     .action(async (paths: string[]) => {
       for (const path of paths) await cli.coppice.notes.delete(path, { signal: cli.signal });

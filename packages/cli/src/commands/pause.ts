@@ -1,7 +1,7 @@
 import { type DefineCommand, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'pause', 'Put a sandbox to sleep: memory to disk, no process left')
+  verb(program, 'pause', 'Pause a sandbox: its memory goes to disk and its processes end')
     .argument('<sandbox...>', 'names or ids')
     .option('--disk-only', 'keep the files and let the memory go')
     .action(async (refs: string[], { diskOnly }: { readonly diskOnly?: boolean }) => {

@@ -9,7 +9,7 @@ interface Options {
 }
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'port', 'Forward a port of this machine into a sandbox, or list what is forwarded')
+  verb(program, 'port', 'Forward a port of this machine into a sandbox, or list port forwards')
     .argument('<sandbox>', 'name or id')
     .argument('[port]', 'port inside the sandbox', parsePort)
     .option('--host-port <port>', 'port of this machine, 1024 or above (default: a free one)', parsePort)

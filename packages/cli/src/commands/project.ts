@@ -41,11 +41,11 @@ export const define: DefineCommand = (program, cli) => {
     const list = await cli.coppice.projects.list({ signal });
     cli.out.result(list, () => projectTable(list));
   });
-  verb(project, 'status', 'Sums over all projects, and which of them seem forgotten').action(async () => {
+  verb(project, 'status', 'Sum up all projects, and name those that look abandoned').action(async () => {
     const summary = await cli.coppice.projects.summary({ signal });
     cli.out.result(summary, () => summaryText(summary));
   });
-  verb(project, 'show', 'A project with its agents, experiments and notes')
+  verb(project, 'show', 'Show a project with its agents, experiments and notes')
     .argument('<project>', 'id or name')
     .action(async (ref: string) => {
       const found = await cli.coppice.projects.get(ref, { signal });
@@ -94,7 +94,7 @@ export const define: DefineCommand = (program, cli) => {
       const changed = await cli.coppice.projects.changeAgent(ref, agent, { status }, { signal });
       cli.out.result(changed, () => `${changed.id} is ${changed.status}`);
     });
-  verb(project, 'runs', 'The last runs of a project')
+  verb(project, 'runs', 'List the latest runs of a project')
     .argument('<project>', 'id or name')
     .action(async (ref: string) => {
       const runs = await cli.coppice.projects.runs(ref, { signal });
@@ -132,7 +132,7 @@ export const define: DefineCommand = (program, cli) => {
         cli.out.result(metrics, () => `${name} ${value} is booked`);
       },
     );
-  verb(project, 'note', 'Write down what was learnt; it goes along to production')
+  verb(project, 'note', 'Add a note on what was learnt; it moves to production with the project')
     .argument('<project>', 'id or name')
     .argument('<text>')
     .option('--agent <agent>', 'for this agent alone')
@@ -140,7 +140,7 @@ export const define: DefineCommand = (program, cli) => {
       await cli.coppice.projects.note(ref, { text, agent }, { signal });
       cli.out.result({ text }, () => 'written down');
     });
-  verb(project, 'ledger', 'Every cost and revenue with its source, also of a project that was deleted')
+  verb(project, 'ledger', 'Show every cost and revenue with its source; works for deleted projects too')
     .argument('<project>', 'id or name')
     .action(async (ref: string) => {
       const entries = await cli.coppice.projects.ledger(ref, { signal });
@@ -168,7 +168,7 @@ export const define: DefineCommand = (program, cli) => {
           `cap: ${changed.cap_usd === null ? 'none' : `$${changed.cap_usd}`}, ends: ${changed.ends_at ?? 'never'}`,
       );
     });
-  verb(project, 'eval', 'Criteria, recommendation, and what would be promoted')
+  verb(project, 'eval', 'Show criteria, recommendation, and what would be promoted')
     .argument('<project>', 'id or name')
     .option('--council', 'ask several judges too; their cost is the project’s')
     .option('--model <model>', 'the model that the judges ask')
@@ -180,7 +180,7 @@ export const define: DefineCommand = (program, cli) => {
       });
       cli.out.result(evaluation, () => evaluationText(evaluation));
     });
-  verb(project, 'promote', 'Move what passed to production')
+  verb(project, 'promote', 'Promote what passed to production')
     .argument('<project>', 'id or name')
     .option('-y, --yes', 'do not ask')
     .option('--digest <digest>', 'confirm exactly this evaluation')
@@ -201,17 +201,17 @@ export const define: DefineCommand = (program, cli) => {
         ].join('\n'),
       );
     });
-  verb(project, 'production', 'The agents of production').action(async () => {
+  verb(project, 'production', 'List the agents in production').action(async () => {
     const agents = await cli.coppice.production.list({ signal });
     cli.out.result(agents, () => productionTable(agents));
   });
-  verb(project, 'run', 'Run the lane of an agent of production once, now')
+  verb(project, 'run', 'Run the lane of an agent in production once, now')
     .argument('<agent>', 'id or lane')
     .action(async (ref: string) => {
       const runs = await cli.coppice.production.run(ref, { signal });
       cli.out.result(runs, () => runs.map(({ id, agent }) => `${id}  ${agent}`).join('\n'));
     });
-  verb(project, 'rollback', 'Take an agent out of production at once; what worked before it works again')
+  verb(project, 'rollback', 'Roll an agent back at once: the version before it takes over again')
     .argument('<agent>', 'id or lane')
     .option('--reason <text>', 'why')
     .action(async (ref: string, { reason }: { reason?: string }) => {
@@ -221,7 +221,7 @@ export const define: DefineCommand = (program, cli) => {
         () => `${agent.id} is rolled back; ${agent.rollback?.replaced_by ?? 'nobody'} works now`,
       );
     });
-  verb(project, 'compare', 'Two projects side by side')
+  verb(project, 'compare', 'Compare two projects')
     .argument('<a>', 'id or name')
     .argument('<b>', 'id or name')
     .action(async (a: string, b: string) => {
@@ -238,7 +238,7 @@ export const define: DefineCommand = (program, cli) => {
         : await projects.startExperiment(ref, readDocument(what) as RouteBody<'startExperiment'>);
       cli.out.result(found, () => experimentText(found));
     });
-  verb(project, 'score', 'Say whether a trial passed')
+  verb(project, 'score', 'Score a trial by hand')
     .argument('<project>', 'id or name')
     .argument('<experiment>', 'its number', parseWhole)
     .argument('<trial>', 'its number', parseWhole)
@@ -259,14 +259,14 @@ export const define: DefineCommand = (program, cli) => {
         cli.out.result(found, () => experimentText(found));
       },
     );
-  verb(project, 'snapshot', 'Keep rows, agents, workspace and sandboxes of a project')
+  verb(project, 'snapshot', 'Snapshot a project: its data, agents, workspace and sandboxes')
     .argument('<project>', 'id or name')
     .argument('<name>', 'what to call it')
     .action(async (ref: string, name: string) => {
       const taken = await cli.coppice.projects.snapshot(ref, name, { signal });
       cli.out.result(taken, () => String(taken.id));
     });
-  verb(project, 'snapshots', 'The snapshots of a project')
+  verb(project, 'snapshots', 'List the snapshots of a project')
     .argument('<project>', 'id or name')
     .action(async (ref: string) => {
       const list = await cli.coppice.projects.snapshots(ref, { signal });
@@ -284,14 +284,14 @@ export const define: DefineCommand = (program, cli) => {
         ),
       );
     });
-  verb(project, 'restore', 'Bring a project back as it was; the ledger stays')
+  verb(project, 'restore', 'Restore a project from a snapshot; the ledger stays')
     .argument('<project>', 'id or name')
     .argument('<snapshot>', 'its number', parseWhole)
     .action(async (ref: string, snapshot: number) => {
       const found = await cli.coppice.projects.restore(ref, snapshot, { signal });
       cli.out.result(found, () => detailText(found));
     });
-  verb(project, 'types', 'The types of agents, or the schema of one')
+  verb(project, 'types', 'List agent types, or show the schema of one')
     .argument('[type]', 'its name')
     .action(async (name: string | undefined) => {
       const types = await cli.coppice.projects.types({ signal });
@@ -315,14 +315,14 @@ export const define: DefineCommand = (program, cli) => {
           : JSON.stringify(found.parameters, null, 2),
       );
     });
-  const webhook = verb(project, 'webhook', 'Where news of projects are sent, signed');
-  verb(webhook, 'add', 'Send news there; the secret is shown once')
+  const webhook = verb(project, 'webhook', 'Manage signed webhooks for project events');
+  verb(webhook, 'add', 'Add a webhook; its secret is shown once')
     .argument('<url>')
     .action(async (url: string) => {
       const added = await cli.coppice.production.addWebhook({ url, signal });
       cli.out.result(added, () => added.secret ?? '');
     });
-  verb(webhook, 'ls', 'List them').action(async () => {
+  verb(webhook, 'ls', 'List webhooks').action(async () => {
     const list = await cli.coppice.production.webhooks({ signal });
     cli.out.result(list, () =>
       table(
@@ -332,7 +332,7 @@ export const define: DefineCommand = (program, cli) => {
       ),
     );
   });
-  verb(webhook, 'rm', 'Send no more news there')
+  verb(webhook, 'rm', 'Remove a webhook')
     .argument('<url>')
     .action(async (url: string) => {
       await cli.coppice.production.removeWebhook(url, { signal });

@@ -16,7 +16,7 @@ const filesOf = (patch: Buffer): string[] =>
   [...patch.toString().matchAll(/^diff --git (?:"?a\/.*"? )"?b\/(.*?)"?$/gm)].map(([, name = '']) => name);
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'pull', 'Bring back what became of a directory that was brought in')
+  verb(program, 'pull', 'Copy back a directory that was copied or cloned in, with its changes')
     .argument('<sandbox>', 'name or id; made with --copy-in or --clone, or grown from one that was')
     .argument('[path]', 'directory inside (default: where it was brought in)')
     .option('--into <dir>', 'apply what changed to a directory of this machine, all of it or nothing')

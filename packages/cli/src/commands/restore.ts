@@ -1,7 +1,7 @@
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'restore', 'Make a sandbox what a snapshot holds; what was there is kept, to undo it')
+  verb(program, 'restore', 'Restore a sandbox to a snapshot; the state before it is kept for undo')
     .argument('<sandbox>', 'name or id')
     .argument('<snapshot>', 'name or id')
     .option('--discard', 'keep nothing of what is there now: this cannot be undone')

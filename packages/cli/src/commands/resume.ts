@@ -1,7 +1,7 @@
 import { type DefineCommand, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'resume', 'Go on where a paused sandbox was')
+  verb(program, 'resume', 'Resume a paused sandbox')
     .argument('<sandbox...>', 'names or ids')
     .action(async (refs: string[]) => {
       const sandboxes = await cli.out.during('resuming', () =>

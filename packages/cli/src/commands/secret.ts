@@ -56,7 +56,7 @@ function useOf({
 
 export const define: DefineCommand = (program, cli) => {
   const secret = verb(program, 'secret', 'Keep keys in the gateway, out of every sandbox');
-  verb(secret, 'set', 'Give the gateway a secret, or another value for it; it is read from standard input')
+  verb(secret, 'set', 'Create a secret in the gateway, or change its value; reads standard input')
     .argument('<name>', 'what models.json calls it, or sandboxes that `--allow secret:NAME`')
     .option(
       '--host <name>',
@@ -101,7 +101,7 @@ export const define: DefineCommand = (program, cli) => {
       ),
     );
   });
-  verb(secret, 'rm', 'Forget a secret')
+  verb(secret, 'rm', 'Delete a secret')
     .argument('<name>', 'of the secret')
     .action(async (name: string) => {
       await cli.coppice.secrets.remove(name, { signal: cli.signal });

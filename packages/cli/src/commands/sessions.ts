@@ -2,7 +2,7 @@ import { table } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  const sessions = verb(program, 'sessions', 'List sessions of agents, and give sandboxes to them');
+  const sessions = verb(program, 'sessions', 'List agent sessions, and transfer sandboxes to them');
   verb(sessions, 'ls', 'List sessions and what they own').action(async () => {
     const found = await cli.coppice.sessions.list({ signal: cli.signal });
     const rows = found.map(({ name, live, sandboxes, limit }) => [
@@ -13,7 +13,7 @@ export const define: DefineCommand = (program, cli) => {
     ]);
     cli.out.result(found, () => table(['SESSION', 'STATE', 'HAS', 'SANDBOXES'], rows, 'No sessions.'));
   });
-  verb(sessions, 'adopt', 'Make a sandbox a session’s own')
+  verb(sessions, 'adopt', 'Transfer a sandbox to a session')
     .argument('<session>', 'name of the session')
     .argument('<sandbox>', 'name or id')
     .option('-f, --force', 'also from a session that is at work')

@@ -27,7 +27,7 @@ export const snapshotAction =
   };
 
 export const define: DefineCommand = (program, cli) => {
-  const command: Command = addSnapshotOptions(verb(program, 'snapshot', 'Keep the state of a sandbox'));
+  const command: Command = addSnapshotOptions(verb(program, 'snapshot', 'Take a snapshot of a sandbox'));
   command
     .option('--memory', 'keep the memory of its processes too')
     .addHelpText('after', examples('coppice snapshot dev baseline --note "tests pass"'))

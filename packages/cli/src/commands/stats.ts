@@ -47,7 +47,7 @@ const draw = (now: Sample, before: Sample | undefined): string =>
   );
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'stats', 'Show what sandboxes use: processor, memory, disk, processes')
+  verb(program, 'stats', 'Show what sandboxes use: CPU, memory, disk, processes')
     .argument('[sandbox...]', "only these; * and ? stand for letters: 'dev-*'")
     .option('--once', 'once, instead of until Ctrl-C')
     .option('--every <time>', 'how often', parseDurationMs, 1000)

@@ -7,7 +7,7 @@ import { type DefineCommand, verb } from '../verb.ts';
 import { version } from '../version.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'status', 'Say whether the daemon runs; the exit code says it too').action(async () => {
+  verb(program, 'status', 'Show whether the daemon runs; the exit code tells too').action(async () => {
     const running = await findRunningDaemon(cli.home);
     if (running === undefined) {
       cli.exitCode = errorKinds.unavailable.exitCode;

@@ -3,7 +3,7 @@ import { expandSandboxes } from '../args/pattern.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'stop', 'End the processes of a sandbox; its disk stays')
+  verb(program, 'stop', 'Stop a sandbox: its processes end, its disk stays')
     .argument('<sandbox...>', "names or ids; * and ? stand for letters: 'dev-*'")
     .option('--grace <time>', 'how long they may take to end by themselves (default: 5s)', parseDurationMs)
     .action(async (given: string[], { grace }: { readonly grace?: number }) => {

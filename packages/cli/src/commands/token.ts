@@ -37,7 +37,7 @@ const quotaOf = (options: CreateOptions): { quota?: Partial<Quota> } => {
 
 export const define: DefineCommand = (program, cli) => {
   const token = verb(program, 'token', 'Create, list and revoke tokens');
-  verb(token, 'create', 'Create a token; its secret is shown this once')
+  verb(token, 'create', 'Create a token; its secret is shown only once')
     .argument('<name>', 'what it is for')
     .option('--project <project>', 'for what belongs to this project (default: default)')
     .option('--sandbox <sandbox>', 'for this sandbox only')

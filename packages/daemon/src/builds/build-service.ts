@@ -267,7 +267,7 @@ export class BuildService {
     const found = this.#contexts.get(id);
     this.#contexts.delete(id);
     if (found !== undefined) return found;
-    throw new CoppiceError('not_found', 'the files to build from are not here any more', {
+    throw new CoppiceError('not_found', 'the build context has expired', {
       hint: 'They are kept for an hour, and for one build: send them again.',
     });
   }

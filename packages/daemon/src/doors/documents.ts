@@ -69,7 +69,7 @@ export class Documents {
       chunks.push(chunk);
     };
     const end = (): void => finish(null);
-    const gone = (): void => finish(new CoppiceError('cancelled', 'the caller went away'));
+    const gone = (): void => finish(new CoppiceError('cancelled', 'the client disconnected'));
     const timer = setTimeout(() => finish(tooSlow(this.#deadlineMs)), this.#deadlineMs);
     response.once('close', () => this.#room.release(tokenId, held));
     if (Number(request.headers['content-length']) > limitBytes) {

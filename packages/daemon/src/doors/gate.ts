@@ -130,10 +130,11 @@ export class Gate {
   }
 }
 
-const unreached = (): CoppiceError => new CoppiceError('forbidden', 'this token does not reach that');
+const unreached = (): CoppiceError =>
+  new CoppiceError('forbidden', 'the scope of this token does not cover this');
 
 const lookOnly = (): CoppiceError =>
-  new CoppiceError('forbidden', 'this token may look only', {
+  new CoppiceError('forbidden', 'this token is read-only', {
     hint: 'Use a token that was made without --read-only.',
   });
 

@@ -40,7 +40,7 @@ const projectOf = (principal: Principal | undefined): string | undefined =>
 /** Which run it is about stands in the token, and nowhere else. */
 const runOf = (principal: Principal | undefined): string => {
   if (principal?.scope.kind !== 'run')
-    throw new CoppiceError('forbidden', 'only the token of a run reaches that');
+    throw new CoppiceError('forbidden', 'this call needs the token of a run');
   return principal.scope.runId;
 };
 

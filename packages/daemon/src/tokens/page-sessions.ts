@@ -66,7 +66,7 @@ export class PageSessions {
       found.expiresAtMs <= this.#now() ||
       this.#tokens.byId(found.tokenId) === undefined
     )
-      throw new CoppiceError('unauthenticated', 'this link has been used or is too old', {
+      throw new CoppiceError('unauthenticated', 'this link was already used or has expired', {
         hint: 'Run `coppice open` for another one.',
       });
     const session = {

@@ -78,7 +78,7 @@ function checkMagic(head: Buffer): void {
     throw new CoppiceError('unsupported', 'the file has a form that this version of Coppice does not know', {
       hint: 'Nothing was written. Update Coppice, or export again with this version.',
     });
-  throw new CoppiceError('invalid_argument', 'this is no file that `coppice export` wrote', {
+  throw new CoppiceError('invalid_argument', 'this is not a file that `coppice export` wrote', {
     hint: 'Nothing was written. A tar becomes an image with `coppice images import`.',
   });
 }

@@ -31,7 +31,7 @@ export const registerGit = async (door: HttpServer, options: RegisterGitOptions)
     const { repository } = request.params as { repository: string };
     const name = repository.replace(/\.git$/, '');
     if (!refSchema.safeParse(name).success)
-      throw new CoppiceError('invalid_argument', 'this is no name of a repository');
+      throw new CoppiceError('invalid_argument', 'this is not a valid repository name');
     const principal = door.principalOf(request);
     const onlyBranch = gate.assertMayGit(principal, await forge.idOf(name), service === 'git-receive-pack');
     const abort = new AbortController();

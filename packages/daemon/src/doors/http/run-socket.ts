@@ -23,7 +23,7 @@ export const followRuns = async (runs: DoorServices['runs'], socket: MessageSock
   const failed = Promise.withResolvers<never>();
   const listening = async () => {
     for (let message = await socket.next(); message !== undefined; message = await socket.next()) {
-      if (!('text' in message)) throw new CoppiceError('invalid_argument', 'messages are text');
+      if (!('text' in message)) throw new CoppiceError('invalid_argument', 'messages must be text');
       try {
         const request = parseMessage(runSocketRequestSchema, message.text);
         const { id } = await runs.find(request.run);

@@ -199,7 +199,7 @@ export class HttpServer {
     else connections[origin].begin(request.raw, response, principal.tokenId);
     const admitted = byToken ? undefined : await calls.admit(principal, entry, request.params, request.query);
     if (request.ws && (byToken || routes[entry].answer !== 'socket'))
-      throw new CoppiceError('invalid_argument', 'this call does not speak WebSocket');
+      throw new CoppiceError('invalid_argument', 'this call is not available over WebSocket');
     this.#entered.set(request, { principal, response, admitted });
   }
 

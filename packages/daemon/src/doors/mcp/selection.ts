@@ -58,6 +58,6 @@ export const readSelection = (
         .join(', ')}.`,
     });
   if (selection.toolsets.length + selection.tools.length === 0)
-    throw new CoppiceError('invalid_argument', 'no toolset and no tool is named');
+    throw new CoppiceError('invalid_argument', 'name at least one toolset or tool');
   return selection;
 };

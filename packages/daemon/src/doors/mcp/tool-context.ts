@@ -107,7 +107,7 @@ export class ToolContext {
   async look(ref: string): Promise<Sandbox> {
     const { services, calls } = this.#parts;
     if (!this.#hasSessions && !(await this.#reaches(ref)))
-      throw new CoppiceError('forbidden', 'this token reaches its own workspace only', {
+      throw new CoppiceError('forbidden', 'this token covers its own workspace only', {
         hint: 'Call workspace_list to see it.',
       });
     return this.#learn(await services.sandboxes.peek(await calls.refer(this.#principal, 'sandbox', ref)));
@@ -171,7 +171,7 @@ export class ToolContext {
 
   #assertMay(action: Action): void {
     this.#assertDeclared(action);
-    if (!this.may(action)) throw new CoppiceError('forbidden', 'this token does not reach that');
+    if (!this.may(action)) throw new CoppiceError('forbidden', 'the scope of this token does not cover this');
   }
 
   async #findSnapshot(ref: string, sandbox: Sandbox): Promise<Snapshot> {
