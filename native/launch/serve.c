@@ -243,9 +243,9 @@ static void end_monitor(const char *sequence, const struct message *request) {
   const char *of = message_get(request, "of");
   int fd = same_process(request, &pid) ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
   /* A sandbox that has not become the agent yet waits for the monitor's word. */
-  bool useless = of && !same_program(pid, (pid_t)atoi(of));
+  bool useless = fd >= 0 && of && !same_program(pid, (pid_t)atoi(of));
   /* Looked at again behind the pidfd: from here on the number cannot be reused under us. */
-  if (fd >= 0 && useless && same_process(request, &pid)) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+  if (useless && same_process(request, &pid)) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
   if (fd >= 0) close(fd);
   answer(sequence, NULL, NULL);
 }
