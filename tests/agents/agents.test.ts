@@ -19,8 +19,14 @@ beforeAll(async () => {
   if (missing !== undefined) return;
   stage = new ModelStage();
   const url = await stage.listen();
-  // What dies is started again at once, as often as these tests want.
-  const run_health = { interval_s: 0.5, cooldown_s: 0, restarts_per_hour: 100 };
+  // What dies is started again at once, as often as these tests want; what is slow on a busy machine is not.
+  const run_health = {
+    interval_s: 2,
+    degraded_after: 100,
+    failed_after: 100,
+    cooldown_s: 0,
+    restarts_per_hour: 100,
+  };
   daemon = await RunningDaemon.start({ image: false, config: { run_health, default_image: 'agents' } });
   const upstreams = [
     { name: 'one', kind: 'anthropic', url, secret: 'vendor' },
@@ -86,12 +92,18 @@ describe.each(['container', 'gvisor'] as const)('in a sandbox of %s', suite, (dr
               by: 'tool-results',
               steps: [
                 { text: 'I begin.', tools: [tool('echo one > /workspace/one; echo made')] },
-                { text: 'I go on.', tools: [tool('echo two > /workspace/two; cat /workspace/one')] },
+                {
+                  text: 'I go on.',
+                  tools: [tool(`until [ -e /tmp/go ]; do sleep 0.05; done; echo two > /workspace/two`)],
+                },
                 { text: 'All is done.' },
               ],
             },
       );
       const run = await start('work');
+      // The step after the first tool is there before the second one does anything.
+      await happens(run.id, 'run.step', 2);
+      await inside(run, 'touch /tmp/go');
       await isState(run.id, 'completed');
       expect(await daemon.client.runs.result(run.id)).toMatchObject({
         outcome: 'succeeded',
