@@ -1,5 +1,6 @@
 import { mkdir, readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import type { CopyOptions, DiskStore, DiskUsage } from '../disk-store.ts';
 import type { TreeEngine } from '../engines/tree-engine.ts';
@@ -30,6 +31,7 @@ export interface DiskStoreOptions {
 const leastSharedBytes = 2 * 1024 ** 2;
 
 const attempts = 3;
+const removeAgainMs = 1000;
 
 type Area = 'disks' | 'snapshots' | 'memory' | 'accounts';
 
@@ -40,6 +42,7 @@ class EngineDiskStore implements DiskStore {
   /** Absent where the engine cannot count. */
   readonly #sizes: DiskSizes | undefined;
   readonly #removals = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
 
   constructor(options: DiskStoreOptions) {
     this.#options = options;
@@ -243,6 +246,7 @@ class EngineDiskStore implements DiskStore {
   }
 
   async close(): Promise<void> {
+    this.#closing.abort();
     await Promise.all(this.#removals);
   }
 
@@ -326,10 +330,23 @@ class EngineDiskStore implements DiskStore {
 
   /** Out of sight already; deleting a large tree must not keep the caller waiting. */
   #removeLater(path: string): void {
-    const removal = this.#discardSurely(path)
+    const removal = this.#discardInTheEnd(path)
       .catch((error: unknown) => this.#options.onLeftover?.(path, error))
       .finally(() => this.#removals.delete(removal));
     this.#removals.add(removal);
+  }
+
+  /** However often the helper dies over it; what is left when the store is closed, the next one removes. */
+  async #discardInTheEnd(path: string): Promise<void> {
+    const { signal } = this.#closing;
+    for (;;) {
+      try {
+        return await this.#discardSurely(path);
+      } catch (error) {
+        if (!isDown(error) || signal.aborted) throw error;
+        await sleep(removeAgainMs, undefined, { signal });
+      }
+    }
   }
 
   /** What a helper that died over it had moved to a bin of its own is found there. */
@@ -364,6 +381,8 @@ class EngineDiskStore implements DiskStore {
   }
 }
 
+const isDown = (error: unknown): boolean => error instanceof CoppiceError && error.code === 'unavailable';
+
 /** For what may be done twice: tried again when the helper died over it. */
 const persist = async (
   work: () => Promise<unknown>,
@@ -375,8 +394,7 @@ const persist = async (
       await work();
       return;
     } catch (error) {
-      const isDown = error instanceof CoppiceError && error.code === 'unavailable';
-      if (!isDown || attempt === attempts) throw error;
+      if (!isDown(error) || attempt === attempts) throw error;
     }
   }
 };
