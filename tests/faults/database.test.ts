@@ -92,7 +92,9 @@ describe('a database that is behind', () => {
       async () => {
         gone = (await daemon.client.sandboxes.create({ name: 'gone' })).id;
       },
-      () => daemon.client.sandboxes.at(gone).destroy(),
+      async () => {
+        await daemon.client.sandboxes.at(gone).destroy();
+      },
     );
     const sandbox = daemon.client.sandboxes.at(gone);
     await eventually('it has failed', async () => (await sandbox.inspect()).state === 'failed');

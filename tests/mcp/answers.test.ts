@@ -37,7 +37,7 @@ describe('the answers', () => {
   };
   const fresh = (word: string): string => `${word}-${randomBytes(4).toString('hex')}`;
   const workspace = async (): Promise<{ workspace_id: string; name: string }> =>
-    answer('workspace_create', {}, 'workspace_id name state ip boot_time_ms from_pool resources');
+    answer('workspace_create', {}, 'workspace_id name state ip boot_time_ms from_pool resources expires_at');
 
   test('of the life of a workspace have the fields and defaults that agents know', async () => {
     const { workspace_id, name } = await workspace();
@@ -94,7 +94,7 @@ describe('the answers', () => {
       error_count: 0,
       errors: [],
     });
-    await answer('workspace_destroy', here, 'workspace_id name status');
+    await answer('workspace_destroy', here, 'workspace_id name status snapshots_kept');
   });
 
   test('of commands, jobs and ports have the fields and defaults that agents know', async () => {
@@ -233,7 +233,11 @@ describe('the answers', () => {
       'workspace_id name state ip forked_from',
     );
     const merge = { from: fork.workspace_id, into: workspace_id, dry_run: true };
-    await answer('file_merge', merge, 'applied changes summary conflicts undo_snapshot_id');
+    await answer(
+      'file_merge',
+      merge,
+      'applied changes summary conflicts undo_snapshot_id repositories left_out',
+    );
     const many = await answer<{ workers: { workspace_id: string; name: string }[] }>(
       'workspace_batch_fork',
       { ...here, count: 2 },

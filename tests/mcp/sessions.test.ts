@@ -104,8 +104,8 @@ test('a session looks into, grows from and deletes its own snapshots only, also 
   expect(await bob.refused('snapshot_delete', past)).toContain('the session ann');
   await bob.ok('workspace_destroy', { workspace_id: grown });
 
-  // It stays with its session when its workspace is gone.
-  await ann.ok('workspace_destroy', { workspace_id: 'of-ann' });
+  // It stays with its session when it is kept and its workspace is gone.
+  await ann.ok('workspace_destroy', { workspace_id: 'of-ann', keep_snapshots: true });
   await refuses();
   await ann.ok('workspace_create', { name: 'next-of-ann' });
   const left = { workspace_id: 'next-of-ann', snapshot_name: theirs };

@@ -16,8 +16,10 @@ import type {
   createdTokenSchema,
   createSnapshotSchema,
   createTokenSchema,
+  Destroyed,
   Diff,
   Doctor,
+  destroyQuery,
   diffQuery,
   Event,
   exportQuery,
@@ -172,7 +174,7 @@ export interface Services {
     stop(ref: string, graceS: number): Promise<Sandbox>;
     pause(ref: string, keep: 'memory' | 'disk', caller?: AbortSignal): Promise<Sandbox>;
     resume(ref: string): Promise<Sandbox>;
-    destroy(ref: string): Promise<void>;
+    destroy(ref: string, query?: z.output<typeof destroyQuery>): Promise<Destroyed>;
   };
   readonly snapshots: {
     create(

@@ -1,4 +1,3 @@
-import * as machine from './machine.ts';
 import { documentBytes, type Route } from './route.ts';
 import { list, sandbox } from './route-parts.ts';
 import * as sandboxes from './sandboxes.ts';
@@ -53,11 +52,12 @@ export const sandboxRoutes = {
     method: 'DELETE',
     path: '/v1/sandboxes/:sandbox',
     tag: 'sandboxes',
-    summary: 'Destroy a sandbox and its disk; its snapshots stay',
+    summary: 'Destroy a sandbox and its disk; its snapshots stay unless told otherwise',
     scope: 'project',
     answer: 'json',
     params: sandbox,
-    result: machine.emptySchema,
+    query: sandboxes.destroyQuery,
+    result: sandboxes.destroyedSchema,
   },
   listUsage: {
     method: 'GET',

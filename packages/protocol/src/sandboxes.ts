@@ -324,3 +324,15 @@ export const forwardPortSchema = z.strictObject({
   host_port: z.int().min(1024, 'must be 1024 or above').max(65535).optional(),
 });
 export type PortForward = z.infer<typeof portForwardSchema>;
+
+export const destroyQuery = z.strictObject({
+  /** What becomes of its snapshots. Those that a fork grew from, or a merge starts from, stay in any case. */
+  snapshots: z.enum(['keep', 'delete']).default('keep'),
+});
+const keptSnapshotSchema = z.object({ id: z.string(), name: z.string(), reason: z.string() });
+export type KeptSnapshot = z.infer<typeof keptSnapshotSchema>;
+export const destroyedSchema = z.object({
+  /** Snapshots of it that stay, and why. */
+  snapshots: z.array(keptSnapshotSchema),
+});
+export type Destroyed = z.infer<typeof destroyedSchema>;

@@ -23,6 +23,7 @@ export type SwarmOptions = Omit<RouteBody<'runSwarm'>, 'tasks'> &
     /** Told when a task has ended. */
     readonly onEvent?: (event: Exclude<SwarmEvent, { type: 'swarm' }>) => void;
   };
+export type DestroyOptions = RouteQuery<'destroySandbox'> & CallOptions;
 export type MergeOptions = Omit<RouteBody<'merge'>, 'from'> & CallOptions;
 
 /** A command line for the shell of the sandbox, or a program with its arguments. */

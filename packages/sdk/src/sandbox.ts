@@ -1,6 +1,7 @@
 import type {
   Answered,
   CreatedSandbox,
+  Destroyed,
   ExecResult,
   Merged,
   NetworkConnection,
@@ -21,6 +22,7 @@ import { Git } from './git.ts';
 import { Jobs } from './jobs.ts';
 import type {
   CommandLine,
+  DestroyOptions,
   ExecOptions,
   ForkOptions,
   MergeOptions,
@@ -134,8 +136,9 @@ export class Sandbox implements AsyncDisposable {
     return this;
   }
 
-  async destroy({ signal }: CallOptions = {}): Promise<void> {
-    await this.#caller.call('destroySandbox', { params: this.#params, signal });
+  /** Its snapshots stay unless told otherwise; the answer names those that do. */
+  destroy({ signal, ...query }: DestroyOptions = {}): Promise<Destroyed> {
+    return this.#caller.call('destroySandbox', { params: this.#params, query, signal });
   }
 
   snapshot({ signal, ...body }: SnapshotOptions = {}): Promise<TakenSnapshot> {

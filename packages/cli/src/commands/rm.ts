@@ -1,3 +1,4 @@
+import { plural } from '@coppice/console';
 import { expandSandboxes, expandSnapshots } from '../args/pattern.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
@@ -9,11 +10,18 @@ export const define: DefineCommand = (program, cli) => {
       '<ref...>',
       "sandboxes by name or id; snapshots by id or as sandbox:snapshot; * and ? stand for letters: 'dev-*'",
     )
+    .option('--snapshots', 'delete the snapshots of the sandboxes too')
     .addHelpText(
       'after',
-      examples('coppice rm dev', 'coppice rm dev:baseline', "coppice rm 'dev-fork-*'", "coppice rm 'dev:*'"),
+      examples(
+        'coppice rm dev',
+        'coppice rm dev --snapshots',
+        'coppice rm dev:baseline',
+        "coppice rm 'dev-fork-*'",
+        "coppice rm 'dev:*'",
+      ),
     )
-    .action(async (given: string[]) => {
+    .action(async (given: string[], options: { readonly snapshots?: boolean }) => {
       const refs = [
         ...(await expandSandboxes(
           cli,
@@ -27,7 +35,14 @@ export const define: DefineCommand = (program, cli) => {
           refs.map(async (ref) => {
             const { signal } = cli;
             if (isSnapshot(ref)) await cli.coppice.snapshots.delete(ref, { signal });
-            else await cli.coppice.sandboxes.at(ref).destroy({ signal });
+            else {
+              const snapshots = options.snapshots ? 'delete' : 'keep';
+              const left = await cli.coppice.sandboxes.at(ref).destroy({ snapshots, signal });
+              if (left.snapshots.length > 0)
+                cli.out.note(
+                  `${plural(left.snapshots.length, 'snapshot')} of ${ref} ${left.snapshots.length === 1 ? 'stays' : 'stay'}: ${left.snapshots.map(({ name }) => name).join(', ')}`,
+                );
+            }
             removed.push(ref);
           }),
         );

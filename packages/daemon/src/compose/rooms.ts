@@ -46,7 +46,7 @@ import { SandboxNames } from '../sandboxes/sandbox-names.ts';
 import { SandboxPlanner } from '../sandboxes/sandbox-plan.ts';
 import { SandboxService } from '../sandboxes/sandbox-service.ts';
 import { WarmPool } from '../sandboxes/warm-pool.ts';
-import { Sessions } from '../sessions/sessions.ts';
+import { ownerOf, Sessions } from '../sessions/sessions.ts';
 import { ForkService } from '../snapshots/fork-service.ts';
 import { LineageService } from '../snapshots/lineage-service.ts';
 import { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
@@ -146,7 +146,15 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   });
 
   const restorer = new RestoreService({ ...base, lifecycle, taker, sizer, snapshots, allowance });
-  const forks = new ForkService({ ...base, creator, taker, sizer, snapshots, names });
+  const forks = new ForkService({
+    ...base,
+    creator,
+    taker,
+    sizer,
+    snapshots,
+    names,
+    destroy: (id) => lifecycle.destroy(id),
+  });
   const parcels = new Parcels(programs.parcel);
   const exporter = new ExportService({ ...base, images, parcels, snapshots });
   const spool = ImportSpool.open(home.importsDir);
@@ -341,7 +349,11 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     lineage: new LineageService(state, images),
     metrics: new MetricsService(state, journal, warm),
     notes: new Vault(kernel.vaultDir),
-    sessions: new Sessions({ sandboxes, maxSandboxes: config.limits.sandboxes_per_session }),
+    sessions: new Sessions({
+      sandboxes,
+      maxSandboxes: config.limits.sandboxes_per_session,
+      lifetimeS: config.limits.agent_lifetime_s,
+    }),
     forge,
     branches,
     events: new EventService(state, journal, finder),
@@ -352,7 +364,14 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     feed,
     budgetKeeper: new BudgetKeeper({ ...base, feed, lifecycle, pauser }),
     gatewayService,
-    watch: new IdleWatch({ ...base, lifecycle, pauser }),
+    watch: new IdleWatch({
+      ...base,
+      lifecycle,
+      pauser,
+      onExpired: async (record) => {
+        if (ownerOf(record) !== null) await snapshots.deleteOf(record.id);
+      },
+    }),
   };
 }
 

@@ -15,6 +15,14 @@ export function servicesOf(rooms: Rooms): Services {
   const { sandboxes, lifecycle, pauser, snapshots, restorer, forks, exporter, importer, guests } = rooms;
   const { compare, merger, lineage, images, commits } = rooms;
   const { exec, notes, sessions } = rooms;
+  /** What a session makes has a lifetime where it does not say otherwise; forks have that of what they grew from. */
+  const mortal = <T extends { readonly max_lifetime_s?: number | null | undefined }>(
+    input: T,
+    session: string | undefined,
+  ): T =>
+    session === undefined || input.max_lifetime_s !== undefined
+      ? input
+      : { ...input, max_lifetime_s: sessions.lifetimeS };
   const files = new FileService(guests);
   const inside = {
     sandboxes: {
@@ -22,7 +30,8 @@ export function servicesOf(rooms: Rooms): Services {
       projectOfRun: (runId) => sandboxes.projectOfRun(runId),
       peek: (ref) => sandboxes.peek(ref),
       environment: (ref) => sandboxes.environment(ref),
-      create: (input, call) => sessions.making(call?.session, 1, input, (own) => sandboxes.create(own, call)),
+      create: (input, call) =>
+        sessions.making(call?.session, 1, mortal(input, call?.session), (own) => sandboxes.create(own, call)),
       list: (query) => sandboxes.list(query),
       get: (ref) => sandboxes.get(ref),
       usage: (project) => sandboxes.usage(project),
@@ -31,7 +40,12 @@ export function servicesOf(rooms: Rooms): Services {
       stop: (ref, graceS) => lifecycle.stop(ref, graceS),
       pause: (ref, keep, caller) => pauser.pause(ref, keep, caller),
       resume: (ref) => pauser.resume(ref),
-      destroy: (ref) => lifecycle.destroy(ref),
+      destroy: async (ref, { snapshots: become } = { snapshots: 'keep' }) => {
+        const { id } = rooms.finder.get(ref);
+        await lifecycle.destroy(id);
+        const kept = become === 'delete' ? await snapshots.deleteOf(id) : snapshots.keptOf(id);
+        return { snapshots: kept };
+      },
     },
     snapshots: {
       create: (ref, input, call) => snapshots.create(ref, input, call),

@@ -49,6 +49,8 @@ const configSchema = z.strictObject({
       max_sandboxes: z.int().min(1).max(100_000).default(1000),
       /** That one session of agents (MCP) may own. */
       sandboxes_per_session: z.int().min(1).max(100_000).default(20),
+      /** After which agents' sandboxes are destroyed with their snapshots, unless they ask for more or less; null: never. */
+      agent_lifetime_s: z.int().min(60).max(31_536_000).nullable().default(86_400),
       /** Of each sandbox: the newest that are kept of what undoes merges and restores. */
       undo_snapshots: z.int().min(1).max(1000).default(10),
       /** Of the whole home. */

@@ -70,7 +70,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   createSandbox: ({ body, ...call }) => services.sandboxes.create(body, optionsOf(call)),
   getSandbox: ({ params }) => services.sandboxes.get(params.sandbox),
   updateSandbox: ({ params, body }) => services.sandboxes.update(params.sandbox, body),
-  destroySandbox: ({ params }) => done(services.sandboxes.destroy(params.sandbox)),
+  destroySandbox: ({ params, query }) => services.sandboxes.destroy(params.sandbox, query),
   listUsage: ({ query }) => items(services.sandboxes.usage(query.project)),
   startSandbox: ({ params }) => services.sandboxes.start(params.sandbox),
   stopSandbox: ({ params, body }) => services.sandboxes.stop(params.sandbox, body.grace_s),

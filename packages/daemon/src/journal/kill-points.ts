@@ -84,7 +84,7 @@ export const killPoints = [
 export type KillPoint = (typeof killPoints)[number];
 
 /** Where the tests can make the daemon wait, to see what comes meanwhile. */
-export type HoldPoint = 'merge.applying' | 'recovery.sweeping' | 'snapshot.thawed';
+export type HoldPoint = 'create.started' | 'merge.applying' | 'recovery.sweeping' | 'snapshot.thawed';
 
 /** The same for projects; tests/faults/project-kill-points.test.ts walks them. */
 export const projectKillPoints = [

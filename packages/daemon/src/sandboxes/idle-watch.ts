@@ -25,6 +25,8 @@ export interface IdleWatchParts {
   readonly log: Log;
   readonly lifecycle: Lifecycle;
   readonly pauser: Pauser;
+  /** After one was destroyed because its lifetime was over. */
+  readonly onExpired: (record: SandboxRecord) => Promise<void>;
 }
 
 /**
@@ -109,6 +111,7 @@ export class IdleWatch {
     }
     if (now() >= endsAtMs) {
       await this.#lifecycle.destroy(record.id);
+      await this.#parts.onExpired(record);
       return true;
     }
     return false;

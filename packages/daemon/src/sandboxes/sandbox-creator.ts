@@ -30,7 +30,11 @@ export interface Growth {
   readonly snapshot: SnapshotRecord;
   /** With the processes that the checkpoint kept. */
   readonly memory: boolean;
-  /** Who wants it, where it is given up once he has gone. */
+}
+
+export interface CreateOptions {
+  readonly growth?: Growth;
+  /** Whoever asked for it. If they go away before it is there, it is taken back. */
   readonly caller?: AbortSignal | undefined;
 }
 
@@ -74,16 +78,17 @@ export class SandboxCreator {
   }
 
   /** The caller holds the snapshot's lock where there is one. */
-  async create(plan: SandboxPlan, growth?: Growth): Promise<CreatedSandbox> {
+  async create(plan: SandboxPlan, { growth, caller }: CreateOptions = {}): Promise<CreatedSandbox> {
     const beganMs = performance.now();
     assertEnvironment(plan.env);
     await this.#parts.swept;
+    caller?.throwIfAborted();
     this.#admit(plan);
     const warm = growth === undefined ? this.#pool.take(plan) : undefined;
-    if (warm !== undefined) return this.#assign(plan, warm, beganMs);
+    if (warm !== undefined) return this.#assign(plan, warm, beganMs, caller);
     const { ids, locks, work } = this.#parts;
     const id = ids.next('sandbox');
-    return work.run({ sandboxId: id, caller: growth?.caller, endsFor: ['destroy', 'close'] }, (signal) =>
+    return work.run({ sandboxId: id, caller, endsFor: ['destroy', 'close'] }, (signal) =>
       locks.exclusive(id, () => this.#make(id, plan, growth, beganMs, signal)),
     );
   }
@@ -128,6 +133,8 @@ export class SandboxCreator {
       });
       journal.step('create.network-applied');
       if (growth?.memory) await this.#announce(draft, machine);
+      await journal.hold('create.started', signal);
+      signal.throwIfAborted();
       return this.#commit({ ...draft, address }, machine, token, { beganMs });
     } catch (error) {
       await undo.run(log);
@@ -139,7 +146,12 @@ export class SandboxCreator {
    * The machine runs already and nobody knows it yet: one transaction makes it a sandbox. Before that recovery sweeps it as
    * what belongs to nobody; after it, it is there.
    */
-  async #assign(plan: SandboxPlan, warm: WarmMachine, beganMs: number): Promise<CreatedSandbox> {
+  async #assign(
+    plan: SandboxPlan,
+    warm: WarmMachine,
+    beganMs: number,
+    caller: AbortSignal | undefined,
+  ): Promise<CreatedSandbox> {
     const { id, machine } = warm;
     const { starter, tokens, state } = this.#parts;
     const draft = this.#record(id, plan, 'running');
@@ -148,6 +160,7 @@ export class SandboxCreator {
         starter.applyPolicy(draft, machine),
         this.#pool.rename(warm, draft.hostname),
       ]);
+      caller?.throwIfAborted();
       const token = tokens.make(`sandbox-${id}`, `sandbox:${id}`);
       const insert = () => {
         this.#admit(plan);

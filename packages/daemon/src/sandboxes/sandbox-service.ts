@@ -115,7 +115,7 @@ export class SandboxService {
         : { ...asked, workspaceIdentity: await checkWorkspace(workspace, this.#home) };
     if (input.from !== undefined) return this.#createFrom(input, input.from, options);
     return this.#images.use(input.image ?? this.#config.default_image, options, async (image) =>
-      this.#creator.create(await this.#checkedPlan(input, image)),
+      this.#creator.create(await this.#checkedPlan(input, image), { caller: options.signal }),
     );
   }
 
@@ -242,7 +242,7 @@ export class SandboxService {
       const lineage = { parentSnapshotId: id, parentSandboxId: snapshot.sandboxId, baseSnapshotId: id };
       return this.#creator.create(
         { ...plan, ...lineage },
-        { snapshot, memory, caller: memory ? options.signal : undefined },
+        { growth: { snapshot, memory }, caller: options.signal },
       );
     });
   }

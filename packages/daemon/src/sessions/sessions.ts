@@ -17,6 +17,8 @@ interface OwnedSandboxes {
 export interface SessionsOptions {
   readonly sandboxes: OwnedSandboxes;
   readonly maxSandboxes: number;
+  /** After which time what a session makes is destroyed unless it says otherwise; null: never. */
+  readonly lifetimeS?: number | null;
   /** A session that called within this time counts as live. */
   readonly liveForMs?: number;
   readonly nowMs?: () => number;
@@ -25,6 +27,7 @@ export interface SessionsOptions {
 /** Who calls, who was here lately, and how much each may have. */
 export class Sessions {
   readonly #sandboxes: OwnedSandboxes;
+  readonly lifetimeS: number | null;
   readonly #maxSandboxes: number;
   readonly #liveForMs: number;
   readonly #nowMs: () => number;
@@ -37,11 +40,13 @@ export class Sessions {
   constructor({
     sandboxes,
     maxSandboxes,
+    lifetimeS = null,
     liveForMs = 60_000,
     nowMs = () => performance.now(),
   }: SessionsOptions) {
     this.#sandboxes = sandboxes;
     this.#maxSandboxes = maxSandboxes;
+    this.lifetimeS = lifetimeS;
     this.#liveForMs = liveForMs;
     this.#nowMs = nowMs;
     this.#startedMs = nowMs();

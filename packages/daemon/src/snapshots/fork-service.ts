@@ -36,6 +36,7 @@ export interface ForkServiceParts {
   readonly sizer: SnapshotSizer;
   readonly snapshots: SnapshotService;
   readonly names: SandboxNames;
+  readonly destroy: (sandboxId: string) => Promise<unknown>;
 }
 
 /** Grows new sandboxes from a snapshot; of a live sandbox it takes one first. */
@@ -108,26 +109,29 @@ export class ForkService {
     const { creator, snapshots, locks } = this.#parts;
     let forked = 0;
     try {
-      return await locks.shared(snapshotId, async () => {
+      const outcomes = await locks.shared(snapshotId, async () => {
         const snapshot = this.#parts.finder.snapshot(snapshotId);
         await this.#parts.memory.assertFits(snapshot);
         const memory = snapshot.memoryBytes !== null;
-        // What takes long is to bring memory back; who has gone by then wants none of it.
-        const caller = memory ? options.signal : undefined;
         const outcomes = await Promise.allSettled(
           names.map(async (name) => {
             const fork = await creator.create(planOf(snapshot, name, input, options), {
-              snapshot,
-              memory,
-              caller,
+              growth: { snapshot, memory },
+              caller: options.signal,
             });
             forked += 1;
             options.progress?.({ message: `grew ${name}`, fraction: forked / names.length });
             return fork;
           }),
         );
-        return collect(snapshotId, names, outcomes);
+        return outcomes;
       });
+      // Those that were there already when their caller went away would be known to nobody.
+      if (options.signal?.aborted)
+        for (const outcome of outcomes)
+          if (outcome.status === 'fulfilled') await this.#parts.destroy(outcome.value.id);
+      options.signal?.throwIfAborted();
+      return collect(snapshotId, names, outcomes);
     } finally {
       // Where none came to be, or one that was there before went meanwhile.
       await snapshots.prune(snapshotId);

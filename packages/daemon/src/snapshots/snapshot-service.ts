@@ -3,6 +3,7 @@ import {
   type Belonging,
   CoppiceError,
   type createSnapshotSchema,
+  type KeptSnapshot,
   type Snapshot,
   type TakenSnapshot,
   type updateSnapshotSchema,
@@ -133,6 +134,25 @@ export class SnapshotService {
     });
     await this.pruneUndo(parentId);
     await this.pruneMerged();
+  }
+
+  /** All that was taken of a sandbox, the newest first. Those that something else still needs stay, and are named. */
+  async deleteOf(sandboxId: string): Promise<KeptSnapshot[]> {
+    const kept: KeptSnapshot[] = [];
+    for (const { id, name } of this.#parts.state.snapshots.ofSandbox(sandboxId).reverse())
+      try {
+        await this.delete(id);
+      } catch (error) {
+        if (!(error instanceof CoppiceError) || error.code === 'internal') throw error;
+        if (error.code !== 'not_found') kept.push({ id, name, reason: error.message });
+      }
+    return kept;
+  }
+
+  /** What is left of a sandbox that is gone; automatic ones go by themselves. */
+  keptOf(sandboxId: string): KeptSnapshot[] {
+    const records = this.#parts.state.snapshots.ofSandbox(sandboxId).filter(({ automatic }) => !automatic);
+    return records.map(({ id, name }) => ({ id, name, reason: 'it was kept' }));
   }
 
   #assertNothingGrew({ id, name }: SnapshotRecord): void {

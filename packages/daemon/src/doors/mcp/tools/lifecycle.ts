@@ -1,4 +1,4 @@
-import { createSandboxSchema } from '@coppice/protocol';
+import { createSandboxSchema, destroyedSchema, type Sandbox } from '@coppice/protocol';
 import { z } from 'zod';
 import { ownerOf } from '../../../sessions/sessions.ts';
 import { workspaceId } from '../fields.ts';
@@ -16,6 +16,9 @@ import {
 
 const create = createSandboxSchema.shape;
 
+const expiryOf = ({ created_at: made, max_lifetime_s: lifetimeS }: Sandbox): string | null =>
+  lifetimeS === null ? null : new Date(Date.parse(made) + lifetimeS * 1000).toISOString();
+
 const createWorkspace = defineTool({
   name: 'workspace_create',
   title: 'Create a workspace',
@@ -31,8 +34,10 @@ const createWorkspace = defineTool({
     memory_mb: create.memory_mb.describe('Memory limit.'),
     disk_gb: z.number().min(0.1).max(65_536).optional().describe('Disk limit.'),
     allow_internet: z.boolean().default(false).describe('Let it reach the internet.'),
+    lifetime_hours: z.number().min(0.02).max(8760).optional().describe('Destroyed after that; see expires_at.'),
   }),
   output: workspaceSchema.extend({
+    expires_at: z.string().nullable().describe('It is destroyed then, with its snapshots.'),
     boot_time_ms: z.number(),
     from_pool: z.boolean(),
     resources: resourcesSchema,
@@ -51,6 +56,9 @@ const createWorkspace = defineTool({
         memory_mb: input.memory_mb,
         disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
         network: { allow_internet: input.allow_internet },
+        ...(input.lifetime_hours === undefined
+          ? {}
+          : { max_lifetime_s: Math.round(input.lifetime_hours * 3600) }),
       };
       const created = await context.call(
         'createSandbox',
@@ -59,6 +67,7 @@ const createWorkspace = defineTool({
       );
       return {
         ...workspaceOf(created),
+        expires_at: expiryOf(created),
         boot_time_ms: created.boot_ms,
         from_pool: created.from_pool,
         resources: resourcesOf(created),
@@ -70,17 +79,26 @@ const destroy = defineTool({
   name: 'workspace_destroy',
   title: 'Destroy a workspace',
   description:
-    'Ends every process and removes the disk for good. Do not use it on a workspace that somebody may still need.',
+    'Ends every process and removes the disk and its snapshots for good; snapshots that forks grew from stay, and are named. Do not use it on a workspace that somebody may still need.',
   actions: ['destroySandbox'],
   annotations: replacing,
-  input: z.strictObject({ workspace_id: workspaceId }),
-  output: z.object({ workspace_id: z.string(), name: z.string(), status: z.literal('destroyed') }),
-  run: async (context, { workspace_id: ref }) => {
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    keep_snapshots: z.boolean().default(false).describe('Leave its snapshots, to fork from later.'),
+  }),
+  output: z.object({
+    workspace_id: z.string(),
+    name: z.string(),
+    status: z.literal('destroyed'),
+    snapshots_kept: destroyedSchema.shape.snapshots.describe('What stays, and why.'),
+  }),
+  run: async (context, { workspace_id: ref, keep_snapshots: keep }) => {
     const { id, name } = await context.ownSandbox(ref);
-    await context.during(`destroying ${name}`, () =>
-      context.call('destroySandbox', { params: { sandbox: id } }),
+    const query = { snapshots: keep ? ('keep' as const) : ('delete' as const) };
+    const { snapshots } = await context.during(`destroying ${name}`, () =>
+      context.call('destroySandbox', { params: { sandbox: id }, query }),
     );
-    return { workspace_id: id, name, status: 'destroyed' as const };
+    return { workspace_id: id, name, status: 'destroyed' as const, snapshots_kept: snapshots };
   },
 });
 
