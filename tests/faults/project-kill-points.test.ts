@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { eventually, RunningDaemon } from '@coppice/testkit';
@@ -113,6 +113,55 @@ describe('a daemon that is killed', () => {
       (await daemon.client.snapshots.list()).every(({ project }) => project !== id),
     );
   });
+
+  test.each(['project-snapshot.taken', 'project-snapshot.recorded'] as const)(
+    'at %s has the snapshot of the project whole or not at all',
+    async (point) => {
+      const { projects, snapshots } = daemon.client;
+      const { id, workspace } = await projects.create({ name: point });
+      writeFileSync(join(workspace, 'plan'), 'kept');
+      await projects.deploy(id, { type: 'scripted', config: { script: 'sleep 600' } });
+      const works = async () =>
+        (await projects.runs(id)).some(({ state, sandbox }) => state === 'running' && sandbox !== null);
+      await eventually('it works', works);
+      await dieAt(point, () => projects.snapshot(id, 'now'));
+      const kept = await projects.snapshots(id);
+      const ofSandboxes = async () => (await snapshots.list()).filter(({ project }) => project === id).length;
+      await eventually('nothing is left over', async () => (await ofSandboxes()) === kept.length);
+      expect(kept.length).toBe(point === 'project-snapshot.recorded' ? 1 : 0);
+      const copies = () => readdirSync(join(daemon.home, 'sandbox', 'snapshots'));
+      await eventually('no copy of a workspace is left over', () => copies().length === kept.length);
+      await eventually('it works on', works);
+      await projects.kill(id, { delete: true });
+      expect(copies()).toEqual([]);
+    },
+  );
+
+  test.each(['project-restore.recorded', 'project-restore.rows'] as const)(
+    'at %s has brought the project back whole',
+    async (point) => {
+      const { projects } = daemon.client;
+      const { id, workspace } = await projects.create({ name: point });
+      writeFileSync(join(workspace, 'plan'), 'kept');
+      await projects.note(id, { text: 'before' });
+      const { id: snapshot } = await projects.snapshot(id, 'before');
+      await projects.note(id, { text: 'after' });
+      writeFileSync(join(workspace, 'plan'), 'changed');
+      await projects.deploy(id, { type: 'scripted', config: { script: 'sleep 600' } });
+      await dieAt(point, () => projects.restore(id, snapshot));
+      const plan = join(workspace, 'plan');
+      const readPlan = () => (existsSync(plan) ? readFileSync(plan, 'utf8') : undefined);
+      await eventually('it is back', async () => {
+        const { notes, agents } = await projects.get(id);
+        return notes.length === 1 && agents.length === 0 && readPlan() === 'kept';
+      });
+      await eventually('nothing runs', async () =>
+        (await daemon.client.sandboxes.list()).every(({ project }) => project !== id),
+      );
+      await projects.note(id, { text: 'and on' });
+      await projects.kill(id, { delete: true });
+    },
+  );
 
   test.each(['promotion.recorded', 'promotion.marked'] as const)('at %s has promoted once', async (point) => {
     const { projects, production } = daemon.client;

@@ -140,6 +140,31 @@ test('a person judges, and the experiment waits for it', async () => {
   });
 });
 
+test('a trial that the machine broke is run again, and only its second try counts', async () => {
+  const { projects, runs, sandboxes } = daemon.client;
+  const { id } = await projects.create({ name: 'Broken trial' });
+  const { id: experiment } = await projects.startExperiment(id, {
+    name: 'broken',
+    type: 'scripted',
+    template: 'regression',
+    variants: [{ name: 'only', config: { script: 'test "$(cat .agent/case)" = quick || sleep 600' } }],
+    cases: [{ id: 'slow', input: 'slow' }],
+  });
+  const working = () => runs.list({ project: id, state: 'running' });
+  await eventually('the trial works', async () => (await working()).length === 1);
+  const [first] = await working();
+  await sandboxes.at(first!.sandbox_id!).destroy();
+  await eventually('it is run again', async () => {
+    const [second] = await working();
+    return second !== undefined && second.id !== first!.id;
+  });
+  const [trial] = (await projects.experiment(id, experiment)).trials;
+  expect(trial).toMatchObject({ state: 'running', attempts: 2, passed: null });
+  const [second] = await working();
+  expect(second!.labels).toMatchObject({ experiment: String(experiment), variant: 'only', trial: '1' });
+  await projects.kill(id, { delete: true });
+});
+
 test('a trial that hits its time limit counts as failed', async () => {
   const found = await start({
     name: 'slow',

@@ -17,6 +17,7 @@ const callCost = 0.0045;
 
 let daemon: RunningDaemon;
 let upstream: ScriptedUpstream;
+const others: ScriptedUpstream[] = [];
 
 beforeAll(async () => {
   upstream = new ScriptedUpstream({ steps: [{ text: answer, usage }] });
@@ -29,13 +30,30 @@ beforeAll(async () => {
   );
   await daemon.client.images.commit({ from: maker.id, name: 'with-curl' });
   await maker.destroy();
-  const models = { upstreams: [{ name: 'vendor', kind: 'anthropic', url, secret: 'vendor-key' }] };
+  const secret = 'vendor-key';
+  const judges = [
+    { models: ['claude-haiku-4-5'], text: 'It says something.\nVERDICT: PASS' },
+    { models: ['claude-opus-4-5'], text: 'I cannot say.' },
+  ];
+  const upstreams: object[] = [];
+  for (const [index, { models: asked, text }] of judges.entries()) {
+    const judge = new ScriptedUpstream({ steps: [{ text, usage }] });
+    others.push(judge);
+    upstreams.push({
+      name: `judge-${index}`,
+      kind: 'anthropic',
+      url: await judge.listen(),
+      secret,
+      models: asked,
+    });
+  }
+  const models = { upstreams: [...upstreams, { name: 'vendor', kind: 'anthropic', url, secret }] };
   writeFileSync(join(daemon.home, 'models.json'), JSON.stringify(models));
   await daemon.client.secrets.set('vendor-key', 'sk-real');
 });
 afterAll(async () => {
   await daemon?.[Symbol.asyncDispose]();
-  await upstream?.[Symbol.asyncDispose]();
+  for (const each of [upstream, ...others]) await each?.[Symbol.asyncDispose]();
 });
 
 const env = () => ({ ...process.env, COPPICE_HOME: daemon.home, PYTHONPATH: python });
@@ -208,6 +226,42 @@ test('the budget of an agent is ten times that of production, and held', async (
   await ranOnce(id, 2);
   expect((await projects.get(id)).agents[0]?.last_run).toMatchObject({ exit: 'limit:tokens' });
   expect((await projects.get(id)).metrics.tokens).toBe(1100);
+});
+
+test('a judge decides trials through the gateway; what it takes is the project’s, and no verdict decides nothing', async () => {
+  const { projects } = daemon.client;
+  const { id } = await projects.create({ name: 'Judged trials' });
+  const start = (model: string) =>
+    projects.startExperiment(id, {
+      name: model,
+      type: 'scripted',
+      template: 'regression',
+      variants: [{ name: 'only', config: { script: 'echo an answer' } }],
+      cases: [{ id: 'one', input: 'say something' }],
+      evaluator: { kind: 'judge', model, brief: 'Does it say something?' },
+    });
+  const done = async (experiment: number, state: string) => {
+    await eventually(
+      `it is ${state}`,
+      async () => (await projects.experiment(id, experiment)).state === state,
+    );
+    return projects.experiment(id, experiment);
+  };
+  const passed = await done((await start('claude-haiku-4-5')).id, 'done');
+  expect(passed).toMatchObject({
+    success: true,
+    trials: [{ passed: true, reason: 'It says something.\nVERDICT: PASS' }],
+  });
+  const entries = await projects.ledger(id);
+  expect(entries).toMatchObject([{ source: 'judge', usd: passed.trials[0]!.cost_usd }]);
+  expect(await done((await start('claude-opus-4-5')).id, 'failed')).toMatchObject({
+    failure: expect.stringContaining('the judge gave no verdict: I cannot say.'),
+    trials: [{ passed: null }],
+  });
+  // Five tries with three questions each: all of them are paid.
+  const { total } = await daemon.client.costs({ project: id });
+  expect(total.calls).toBe(16);
+  expect((await projects.get(id)).metrics.cost_usd).toBeCloseTo(total.cost_micros / 1e6, 9);
 });
 
 test('the council gives its reasons, and its cost is the project’s', async () => {

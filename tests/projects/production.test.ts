@@ -1,10 +1,14 @@
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import type { ProductionAgent } from '@coppice/protocol';
 import { eventually, RunningDaemon } from '@coppice/testkit';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SMTPServer } from 'smtp-server';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 interface Got {
   readonly headers: IncomingHttpHeaders;
@@ -22,11 +26,11 @@ const receiver = createServer(async (request, response) => {
 let secret: string;
 
 beforeAll(async () => {
-  daemon = await RunningDaemon.start();
+  daemon = await RunningDaemon.start({ programs: ['date'] });
   receiver.listen(0, '127.0.0.1');
   await once(receiver, 'listening');
   const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/news`;
-  secret = (await daemon.client.production.addWebhook({ url })).secret!;
+  secret = (await daemon.client.production.addNewsTarget({ url })).secret!;
 });
 afterAll(async () => {
   receiver.close();
@@ -203,8 +207,14 @@ test('a snapshot of a project brings rows, agents, workspace and what runs back;
       (await daemon.client.sandboxes.at(run.sandbox!).exec('test -e /workspace/half')).exit_code === 0
     );
   });
+  const { workspace } = await projects.get(id);
+  mkdirSync(join(workspace, 'deep'));
+  writeFileSync(join(workspace, 'deep', 'plan.txt'), 'as it was');
   const taken = await projects.snapshot(id, 'half way');
   expect(taken).toMatchObject({ agents: 1, sandboxes: 1 });
+  await expect(projects.snapshot(id, 'half way')).rejects.toMatchObject({ code: 'name_taken' });
+  rmSync(join(workspace, 'deep'), { recursive: true });
+  writeFileSync(join(workspace, 'later.txt'), 'not yet there');
   await projects.report(id, { name: 'cost', value: 2 });
   await projects.report(id, { name: 'leads', value: 2 });
   await projects.changeAgent(id, agent.id, { status: 'killed' });
@@ -216,9 +226,127 @@ test('a snapshot of a project brings rows, agents, workspace and what runs back;
     agents: [{ id: agent.id, status: 'active' }],
     metrics: { cost_usd: 2 },
   });
+  expect(readFileSync(join(workspace, 'deep', 'plan.txt'), 'utf8')).toBe('as it was');
+  expect(existsSync(join(workspace, 'later.txt'))).toBe(false);
   await eventually(
     'it goes on where it was',
     async () => (await projects.runs(id))[0]?.summary === 'went on',
   );
   await expect(projects.restore(id, 99_999)).rejects.toMatchObject({ code: 'not_found' });
+});
+
+test('a snapshot of a project holds all of its sandboxes at one instant', async () => {
+  const { projects, snapshots, sandboxes } = daemon.client;
+  const { id } = await projects.create({ name: 'One instant' });
+  // Each writes the time that it sees, without a pause.
+  const script = 'while :; do date +%s%N > now.new; mv now.new now; done';
+  for (const name of ['one', 'two', 'three'])
+    await projects.deploy(id, { type: 'scripted', name, config: { script } });
+  const works = async () =>
+    (await projects.runs(id)).filter(({ sandbox, state }) => state === 'running' && sandbox !== null);
+  await eventually('all work', async () => {
+    const working = await works();
+    if (working.length < 3) return false;
+    const looks = working.map(({ sandbox }) => sandboxes.at(sandbox!).exec('test -s /workspace/now'));
+    return (await Promise.all(looks)).every(({ exit_code }) => exit_code === 0);
+  });
+  const ids = (await works()).map(({ sandbox }) => sandbox!);
+  await projects.snapshot(id, 'now');
+  const taken = (await snapshots.list()).filter(({ sandbox_id }) => ids.includes(sandbox_id));
+  expect(taken).toHaveLength(3);
+  const firstMs = Math.min(...taken.map(({ created_at }) => Date.parse(created_at)));
+  const seen = await Promise.all(
+    taken.map(async ({ id: snapshot }) => {
+      const grown = await sandboxes.create({ from: snapshot });
+      const { stdout } = await grown.exec('cat /workspace/now');
+      await grown.destroy();
+      return Number(BigInt(stdout.trim()) / 1_000_000n);
+    }),
+  );
+  // All stood still before the first was copied: none holds a later time.
+  expect(Math.max(...seen)).toBeLessThanOrEqual(firstMs);
+  await projects.kill(id, { delete: true });
+});
+
+test('a project in which nothing happens is found, told of once, and forgotten no more when something does', async () => {
+  await using own = await RunningDaemon.start({ config: { projects: { forgotten_after_s: 1 } } });
+  const { projects, production } = own.client;
+  const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/forgotten`;
+  await production.addNewsTarget({ url });
+  const { id } = await projects.create({ name: 'Left alone' });
+  await eventually('it seems forgotten', async () => (await projects.summary()).forgotten.includes(id));
+  expect(await projects.get(id)).toMatchObject({ forgotten: true, status: 'active' });
+  const told = () => got.filter(({ body }) => body.includes('project.forgotten') && body.includes(id));
+  await eventually('it is told', () => told().length > 0);
+  await projects.report(id, { name: 'cost', value: 1 });
+  expect((await projects.get(id)).forgotten).toBe(false);
+  expect(told()).toHaveLength(1);
+});
+
+describe('news by mail', () => {
+  const mails: string[] = [];
+  let visits = 0;
+  const mailServer = new SMTPServer({
+    disabledCommands: ['AUTH', 'STARTTLS'],
+    onClose() {
+      visits += 1;
+    },
+    onData(stream, _session, done) {
+      text(stream).then((mail) => {
+        mails.push(mail);
+        // The first is refused for now, as a server does that is busy.
+        if (mails.length === 1) done(Object.assign(new Error('try again later'), { responseCode: 451 }));
+        else done();
+      }, done);
+    },
+  });
+  beforeAll(async () => {
+    mailServer.listen(0, '127.0.0.1');
+    await once(mailServer.server, 'listening');
+  });
+  afterAll(() => new Promise<void>((resolve) => mailServer.close(resolve)));
+  const settings = (tls: 'none' | 'starttls') => ({
+    mail: {
+      host: '127.0.0.1',
+      port: (mailServer.server.address() as AddressInfo).port,
+      tls,
+      from: 'coppice@example.org',
+    },
+  });
+
+  test('reach the server that is configured, again after it refused, and say what happened', async () => {
+    await using own = await RunningDaemon.start({ config: settings('none') });
+    const { projects, production } = own.client;
+    const url = 'mailto:ops@example.org';
+    expect(await production.addNewsTarget({ url })).toMatchObject({ url, secret: null });
+    await expect(production.addNewsTarget({ url })).rejects.toMatchObject({ code: 'name_taken' });
+    const { id } = await projects.create({ name: 'Short', time_limit_s: 1 });
+    await eventually('the mail is taken', () => mails.length >= 2);
+    const [first, second] = mails.map((mail) => mail.replaceAll('\r\n', '\n'));
+    expect(second).toContain('From: coppice@example.org\nTo: ops@example.org\n');
+    expect(second).toContain(`Subject: project.ended ${id}\n`);
+    expect(second).toContain('because: its time was over');
+    const idOf = (mail: string | undefined) => /^Message-ID: (.+)$/m.exec(mail ?? '')?.[1];
+    expect(idOf(second)).toBe(idOf(first));
+    expect(mails).toHaveLength(2);
+  });
+
+  test('never go in the clear unless that is asked for', async () => {
+    const [before, seen] = [mails.length, visits];
+    await using own = await RunningDaemon.start({ config: settings('starttls') });
+    const { projects, production } = own.client;
+    await production.addNewsTarget({ url: 'mailto:ops@example.org' });
+    await projects.create({ name: 'Short', time_limit_s: 1 });
+    await eventually('it was tried', () => visits > seen);
+    expect(mails).toHaveLength(before);
+  });
+
+  test.each([
+    ['without a server', 'mailto:ops@example.org', 'unsupported'],
+    ['to what is no address', 'mailto:ops', 'invalid_argument'],
+    ['with a second header', 'mailto:ops@example.org%0ABcc:a@b.c', 'invalid_argument'],
+    ['to a file', 'file:///etc/passwd', 'invalid_argument'],
+  ])('are refused %s', async (_what, url, code) => {
+    await expect(daemon.client.production.addNewsTarget({ url })).rejects.toMatchObject({ code });
+  });
 });

@@ -70,8 +70,9 @@ describe('a project', () => {
       config: { script: 'echo "$COPPICE_RUN_ID of $COPPICE_PROJECT"; sleep 600' },
     });
     const found = await working(id);
-    const [inProject] = await projects.runs(id);
-    expect(inProject).toMatchObject({ id: found.id, state: 'running', agent: agent.id });
+    const inProject = async () => (await projects.runs(id))[0];
+    await eventually('the project knows', async () => (await inProject())?.state === 'running');
+    expect(await inProject()).toMatchObject({ id: found.id, agent: agent.id, sandbox: found.sandbox_id });
     expect(found).toMatchObject({ agent: 'command', labels: { 'coppice.agent': agent.id }, project: id });
     expect(await sandboxes.at(found.sandbox_id!).callsFor()).toEqual({
       run: found.id,

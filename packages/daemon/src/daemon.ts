@@ -29,6 +29,8 @@ export class Daemon {
     this.#projects = new ProjectsRoom({
       ...kernel,
       directory: kernel.home.projectsDir,
+      mail: kernel.config.mail,
+      forgottenAfterS: kernel.config.projects.forgotten_after_s,
       services,
       mayDie: (point) => kernel.journal.step(point),
     });

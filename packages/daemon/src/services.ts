@@ -182,6 +182,12 @@ export interface Services {
       input: z.output<typeof createSnapshotSchema>,
       options?: CallOptions,
     ): Promise<TakenSnapshot>;
+    /** Files of several sandboxes at one instant; `also` is done while all of them stand still. Says which snapshot is of which sandbox. */
+    createTogether<T>(
+      refs: readonly string[],
+      input: { readonly name: string; readonly note: string; readonly tags: readonly string[] },
+      also: () => Promise<T>,
+    ): Promise<{ readonly snapshotIds: ReadonlyMap<string, string>; readonly result: T }>;
     /** Of one sandbox, or of a project, or all. */
     list(of?: { readonly sandbox?: string; readonly project?: string | undefined }): Promise<Snapshot[]>;
     /** What the snapshot belongs to; undefined where there is none. */

@@ -467,15 +467,24 @@ export const agentTypeSchema = z.object({
 });
 export type AgentTypeInfo = z.infer<typeof agentTypeSchema>;
 
-export const setWebhookSchema = z.strictObject({
-  url: z.url({ protocol: /^https?$/ }).max(2000),
-  /** As Standard Webhooks has it: `whsec_` and base64. Made where none is given, and shown once. */
+export const addNewsTargetSchema = z.strictObject({
+  /** A URL that news are posted to, or `mailto:` and an address. */
+  url: z.union([
+    z.url({ protocol: /^https?$/ }).max(2000),
+    z
+      .string()
+      .regex(
+        /^mailto:[^\s@<>,;:"()]{1,64}@[A-Za-z0-9.-]{1,190}$/,
+        'must be a URL, or mailto: and an address',
+      ),
+  ]),
+  /** What posts are signed with, as Standard Webhooks has it: `whsec_` and base64. Made where none is given, and shown once. */
   secret: z
     .string()
     .regex(/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/, 'must be whsec_ and at least 24 bytes in base64')
     .optional(),
 });
-export const webhookSchema = z.object({
+export const newsTargetSchema = z.object({
   url: z.string(),
   secret: z.string().nullable(),
   created_at: z.string(),

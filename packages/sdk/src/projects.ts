@@ -191,16 +191,19 @@ export class Production {
     return this.#caller.call('rollBack', { params: { agent }, body, signal });
   }
 
-  async webhooks({ signal }: CallOptions = {}): Promise<RouteResult<'listWebhooks'>['items']> {
-    return (await this.#caller.call('listWebhooks', { signal })).items;
+  async newsTargets({ signal }: CallOptions = {}): Promise<RouteResult<'listNewsTargets'>['items']> {
+    return (await this.#caller.call('listNewsTargets', { signal })).items;
   }
 
   /** The secret is shown once. */
-  addWebhook({ signal, ...body }: RouteBody<'addWebhook'> & CallOptions): Promise<RouteResult<'addWebhook'>> {
-    return this.#caller.call('addWebhook', { body, signal });
+  addNewsTarget({
+    signal,
+    ...body
+  }: RouteBody<'addNewsTarget'> & CallOptions): Promise<RouteResult<'addNewsTarget'>> {
+    return this.#caller.call('addNewsTarget', { body, signal });
   }
 
-  async removeWebhook(url: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#caller.call('removeWebhook', { query: { url }, signal });
+  async removeNewsTarget(url: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('removeNewsTarget', { query: { url }, signal });
   }
 }

@@ -204,7 +204,7 @@ export const routeTable = {
   changeProductionAgent: { method: 'PATCH', path: '/v1/production/:agent' },
   runProductionAgent: { method: 'POST', path: '/v1/production/:agent/runs' },
   rollBack: { method: 'POST', path: '/v1/production/:agent/rollback' },
-  listWebhooks: { method: 'GET', path: '/v1/webhooks' },
-  addWebhook: { method: 'POST', path: '/v1/webhooks' },
-  removeWebhook: { method: 'DELETE', path: '/v1/webhooks' },
+  listNewsTargets: { method: 'GET', path: '/v1/news/targets' },
+  addNewsTarget: { method: 'POST', path: '/v1/news/targets' },
+  removeNewsTarget: { method: 'DELETE', path: '/v1/news/targets' },
 } as const satisfies Record<RouteName, { method: string; path: string }>;

@@ -315,15 +315,15 @@ export const define: DefineCommand = (program, cli) => {
           : JSON.stringify(found.parameters, null, 2),
       );
     });
-  const webhook = verb(project, 'webhook', 'Manage signed webhooks for project events');
-  verb(webhook, 'add', 'Add a webhook; its secret is shown once')
-    .argument('<url>')
+  const news = verb(project, 'news', 'Choose where news of projects go: signed webhooks, or mail');
+  verb(news, 'add', 'Add a webhook or a mail address; the secret of a webhook is shown once')
+    .argument('<url>', 'a URL, or mailto: and an address')
     .action(async (url: string) => {
-      const added = await cli.coppice.production.addWebhook({ url, signal });
-      cli.out.result(added, () => added.secret ?? '');
+      const added = await cli.coppice.production.addNewsTarget({ url, signal });
+      cli.out.result(added, () => added.secret ?? `news go to ${url}`);
     });
-  verb(webhook, 'ls', 'List webhooks').action(async () => {
-    const list = await cli.coppice.production.webhooks({ signal });
+  verb(news, 'ls', 'List webhooks and mail addresses').action(async () => {
+    const list = await cli.coppice.production.newsTargets({ signal });
     cli.out.result(list, () =>
       table(
         ['URL', 'SINCE'],
@@ -332,10 +332,10 @@ export const define: DefineCommand = (program, cli) => {
       ),
     );
   });
-  verb(webhook, 'rm', 'Remove a webhook')
+  verb(news, 'rm', 'Remove a webhook or a mail address')
     .argument('<url>')
     .action(async (url: string) => {
-      await cli.coppice.production.removeWebhook(url, { signal });
+      await cli.coppice.production.removeNewsTarget(url, { signal });
       cli.out.result({ removed: url }, () => `removed ${url}`);
     });
   verb(project, 'kill', 'End a project and its agents')

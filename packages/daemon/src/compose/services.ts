@@ -49,6 +49,7 @@ export function servicesOf(rooms: Rooms): Services {
     },
     snapshots: {
       create: (ref, input, call) => snapshots.create(ref, input, call),
+      createTogether: (refs, input, also) => snapshots.createTogether(refs, input, also),
       list: (of) => snapshots.list(of),
       find: (ref) => snapshots.find(ref),
       labels: (ref) => snapshots.labels(ref),

@@ -89,6 +89,26 @@ const configSchema = z.strictObject({
       burst: z.int().min(1).default(4000),
     })
     .prefault({}),
+  /** The server that sends mail, for `coppice project news add mailto:ADDRESS`. */
+  mail: z
+    .strictObject({
+      host: z.string().min(1).max(255),
+      port: z.int().min(1).max(65_535).default(587),
+      /** How the connection is encrypted; `none` is for a server on this machine. */
+      tls: z.enum(['starttls', 'implicit', 'none']).default('starttls'),
+      from: z.string().min(3).max(320),
+      user: z.string().min(1).max(320).optional(),
+      /** A file that holds the password; it is read when a mail is sent. */
+      password_file: z.string().startsWith('/', 'must be an absolute path').max(4096).optional(),
+    })
+    .nullable()
+    .default(null),
+  projects: z
+    .strictObject({
+      /** A project in which nothing happened for so long is shown as forgotten, and news of it are sent. */
+      forgotten_after_s: z.number().min(1).max(31_536_000).default(1_209_600),
+    })
+    .prefault({}),
   /** How runs are watched. */
   run_health: z
     .strictObject({

@@ -31,9 +31,9 @@ type ProjectHandlers = Pick<
   | 'changeProductionAgent'
   | 'runProductionAgent'
   | 'rollBack'
-  | 'listWebhooks'
-  | 'addWebhook'
-  | 'removeWebhook'
+  | 'listNewsTargets'
+  | 'addNewsTarget'
+  | 'removeNewsTarget'
 >;
 
 /** Of projects and of production. */
@@ -75,9 +75,9 @@ export function projectHandlers(services: DoorServices): ProjectHandlers {
     changeProductionAgent: ({ params, body }) => production.change(params.agent, body),
     runProductionAgent: async ({ params }) => ({ items: await production.runLane(params.agent) }),
     rollBack: async ({ params, body }) => production.rollBack(params.agent, body.reason),
-    listWebhooks: async () => ({ items: await notifier.list() }),
-    addWebhook: async ({ body }) => notifier.add(body.url, body.secret),
-    removeWebhook: async ({ query }) => {
+    listNewsTargets: async () => ({ items: await notifier.list() }),
+    addNewsTarget: async ({ body }) => notifier.add(body.url, body.secret),
+    removeNewsTarget: async ({ query }) => {
       await notifier.remove(query.url);
       return {};
     },

@@ -26,17 +26,15 @@ const defaultModel = 'claude-sonnet-4-5';
 export class Council {
   readonly #models: ModelAsker;
   readonly #store: ProjectStore;
+  readonly #now: () => number;
 
-  constructor(models: ModelAsker, store: ProjectStore) {
+  constructor(models: ModelAsker, store: ProjectStore, now: () => number) {
     this.#models = models;
     this.#store = store;
+    this.#now = now;
   }
 
-  async ask(
-    project: ProjectRecord,
-    evaluation: ProjectEvaluation,
-    model = defaultModel,
-  ): Promise<(Opinion & { key: string })[]> {
+  async ask(project: ProjectRecord, evaluation: ProjectEvaluation, model = defaultModel): Promise<Opinion[]> {
     const facts = JSON.stringify({
       project: { name: project.name, description: project.description },
       metrics: evaluation.metrics,
@@ -45,10 +43,10 @@ export class Council {
       experiments: evaluation.experiments,
       notes: this.#store.notes.all({ projectId: project.id }, 'ORDER BY id LIMIT 50').map(({ text }) => text),
     });
-    const opinions: (Opinion & { key: string })[] = [];
+    const opinions: Opinion[] = [];
     for (const { name, brief } of judges) {
       const key = `council-${randomBytes(8).toString('hex')}`;
-      const { text, micros } = await this.#models.ask(
+      const { text, micros, tokens } = await this.#models.ask(
         key,
         model,
         [
@@ -58,6 +56,19 @@ export class Council {
           'Give your reasons in at most five sentences. Then end with one line, exactly `VOTE: PROMOTE` or `VOTE: HOLD`.',
         ].join('\n\n'),
         project.id,
+      );
+      // It is paid, whether it votes or not.
+      this.#store.ledger.insert(
+        {
+          atMs: this.#now(),
+          projectId: project.id,
+          kind: 'cost',
+          micros,
+          tokens,
+          source: `council:${name}`,
+          key,
+        },
+        true,
       );
       const vote = /^VOTE: (PROMOTE|HOLD)$/.exec(text.trim().split('\n').at(-1)?.trim() ?? '')?.[1];
       if (vote === undefined)
@@ -74,7 +85,6 @@ export class Council {
         vote: vote === 'PROMOTE' ? 'promote' : 'hold',
         reasons,
         cost_usd: micros / 1e6,
-        key,
       });
     }
     return opinions;

@@ -1,7 +1,8 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import type { ProjectStore } from '@coppice/projects';
+import type { NotificationRecord, ProjectStore } from '@coppice/projects';
 import { CoppiceError } from '@coppice/protocol';
 import type { Log } from '../host/log.ts';
+import type { Mailer } from './mailer.ts';
 import { at } from './views.ts';
 
 const giveUpAfter = 8;
@@ -15,16 +16,20 @@ export type News =
   | 'agent.rolled_back'
   | 'agent.live';
 
-/** News of projects for other programs: signed as Standard Webhooks has it, each sent until it is taken or given up. */
+const mailTo = 'mailto:';
+
+/** News of projects: posted to programs, signed as Standard Webhooks has it, or mailed to people. Each is sent until it is taken or given up. */
 export class Notifier {
   readonly #store: ProjectStore;
   readonly #log: Log;
   readonly #now: () => number;
+  readonly #mailer: Mailer | undefined;
 
-  constructor(store: ProjectStore, log: Log, now: () => number) {
+  constructor(store: ProjectStore, log: Log, now: () => number, mailer: Mailer | undefined) {
     this.#store = store;
     this.#log = log;
     this.#now = now;
+    this.#mailer = mailer;
   }
 
   list() {
@@ -34,19 +39,26 @@ export class Notifier {
   }
 
   add(url: string, given: string | undefined) {
-    const secret = given ?? `whsec_${randomBytes(24).toString('base64')}`;
+    const isMail = url.startsWith(mailTo);
+    if (isMail && this.#mailer === undefined)
+      throw new CoppiceError('unsupported', 'no mail server is configured', {
+        hint: 'Set `mail` with its `host` and `from` in config.json, and start the daemon again.',
+      });
+    if (isMail && given !== undefined)
+      throw new CoppiceError('invalid_argument', 'mail is not signed: a secret is for URLs');
+    const secret = isMail ? '' : (given ?? `whsec_${randomBytes(24).toString('base64')}`);
     const createdMs = this.#now();
     if (!this.#store.webhooks.insert({ url, secret, createdMs }, true).isNew)
       throw new CoppiceError('name_taken', `news go to ${url} already`, {
-        hint: 'Remove it first: coppice project webhook rm URL',
+        hint: 'Remove it first: coppice project news rm URL',
       });
-    return { url, secret, created_at: at(createdMs) };
+    return { url, secret: isMail ? null : secret, created_at: at(createdMs) };
   }
 
   remove(url: string): void {
     if (this.#store.webhooks.delete({ url }) === 0)
       throw new CoppiceError('not_found', `no news go to ${url}`, {
-        hint: 'List: coppice project webhook ls',
+        hint: 'List: coppice project news ls',
       });
   }
 
@@ -69,15 +81,17 @@ export class Notifier {
 
   async send(): Promise<void> {
     for (const waiting of this.#store.notificationsDue(this.#now())) {
-      const webhook = this.#store.webhooks.one({ url: waiting.url });
-      if (webhook === undefined) {
+      const target = this.#store.webhooks.one({ url: waiting.url });
+      if (target === undefined) {
         this.#store.notifications.update(
           { id: waiting.id },
-          { state: 'given-up', failure: 'the webhook is gone' },
+          { state: 'given-up', failure: 'nobody wants it any more' },
         );
         continue;
       }
-      const failure = await this.#post(webhook.url, webhook.secret, waiting.messageId, waiting.body);
+      const failure = target.url.startsWith(mailTo)
+        ? await this.#mail(waiting)
+        : await this.#post(target.url, target.secret, waiting.messageId, waiting.body);
       const attempts = waiting.attempts + 1;
       const changes =
         failure === undefined
@@ -87,11 +101,32 @@ export class Notifier {
               nextMs: this.#now() + 1000 * 4 ** attempts,
             };
       if (failure !== undefined)
-        this.#log.warn({ url: webhook.url, failure }, 'news of a project were not taken');
+        this.#log.warn({ url: target.url, failure }, 'news of a project were not taken');
       this.#store.notifications.update(
         { id: waiting.id },
         { ...changes, attempts, failure: failure ?? null },
       );
+    }
+  }
+
+  async #mail({ messageId, url, event, projectId, body }: NotificationRecord): Promise<string | undefined> {
+    if (this.#mailer === undefined) return 'no mail server is configured';
+    const { timestamp, data } = JSON.parse(body) as { timestamp: string; data: Record<string, unknown> };
+    const lines = Object.entries(data).map(
+      ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+    );
+    try {
+      await this.#mailer.send({
+        id: messageId,
+        to: url.slice(mailTo.length),
+        subject: `${event} ${projectId}`,
+        text: [`${event} at ${timestamp}`, '', ...lines, '', `coppice project show ${projectId}`, ''].join(
+          '\n',
+        ),
+      });
+      return undefined;
+    } catch (error) {
+      return String((error as Error).message);
     }
   }
 

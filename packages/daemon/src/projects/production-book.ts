@@ -39,10 +39,10 @@ export class ProductionBook extends StoredRuns implements RunBook {
     };
   }
 
-  meter(run: RunRecord, metered: Metered): void {
+  meter(run: RunRecord, metered: Metered, source: 'gateway' | 'judge'): void {
     const { store, now } = this.#parts;
     const before = store.ledger
-      .all({ runId: run.id, source: 'gateway' })
+      .all({ runId: run.id, source })
       .reduce(
         (sum, { micros: spent, tokens }) => ({ micros: sum.micros + spent, tokens: sum.tokens + tokens }),
         {
@@ -59,8 +59,8 @@ export class ProductionBook extends StoredRuns implements RunBook {
         kind: 'cost',
         micros: metered.micros - before.micros,
         tokens: metered.tokens - before.tokens,
-        source: 'gateway',
-        key: `gateway:${run.id}:${metered.calls}:${metered.micros}:${metered.tokens}`,
+        source,
+        key: `${source}:${run.id}:${metered.calls}:${metered.micros}:${metered.tokens}`,
       },
       true,
     );

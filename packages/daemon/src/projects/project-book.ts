@@ -30,7 +30,12 @@ export class ProjectBook extends StoredRuns implements RunBook {
   }
 
   override open(): RunRecord[] {
-    return super.open().filter(({ projectId }) => !this.#parts.isHeld(projectId));
+    const { store, isHeld } = this.#parts;
+    return super
+      .open()
+      .filter(
+        ({ projectId }) => !isHeld(projectId) && store.projects.one({ id: projectId })?.restoring == null,
+      );
   }
 
   orderOf(run: RunRecord): ReturnType<RunBook['orderOf']> {
@@ -57,9 +62,9 @@ export class ProjectBook extends StoredRuns implements RunBook {
     };
   }
 
-  meter(run: RunRecord, metered: Metered): void {
+  meter(run: RunRecord, metered: Metered, source: 'gateway' | 'judge'): void {
     const { store, now } = this.#parts;
-    const before = store.metered(run.id);
+    const before = store.metered(run.id, source);
     if (metered.micros === before.micros && metered.tokens === before.tokens) return;
     store.ledger.insert(
       {
@@ -70,9 +75,9 @@ export class ProjectBook extends StoredRuns implements RunBook {
         kind: 'cost',
         micros: metered.micros - before.micros,
         tokens: metered.tokens - before.tokens,
-        source: 'gateway',
+        source,
         evidence: `${metered.calls} calls`,
-        key: `gateway:${run.id}:${metered.calls}:${metered.micros}:${metered.tokens}`,
+        key: `${source}:${run.id}:${metered.calls}:${metered.micros}:${metered.tokens}`,
       },
       true,
     );
@@ -87,24 +92,9 @@ export class ProjectBook extends StoredRuns implements RunBook {
     order: WorkOrder,
     outcome: WorkOutcome,
   ): Promise<WorkOutcome & { score: number | null }> {
-    const { judge, store, now, experiments } = this.#parts;
+    const { judge, experiments } = this.#parts;
     const evaluator = run.trial === null ? order.type.file.evaluator : experiments.evaluatorOf(run);
     const judged = await judge.judge(evaluator, order, run.sandboxId!, outcome);
-    if (judged.micros > 0 || judged.tokens > 0)
-      store.ledger.insert(
-        {
-          atMs: now(),
-          projectId: run.projectId,
-          agentId: run.agentId,
-          runId: run.id,
-          kind: 'cost',
-          micros: judged.micros,
-          tokens: judged.tokens,
-          source: 'judge',
-          key: `judge:${run.id}:${run.attempt}`,
-        },
-        true,
-      );
     if (judged.passed)
       return {
         ...outcome,

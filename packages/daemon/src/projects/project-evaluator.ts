@@ -1,19 +1,17 @@
 import { type AgentRecord, judge, type ProjectRecord, type ProjectStore } from '@coppice/projects';
-import type { Opinion, ProjectEvaluation } from '@coppice/protocol';
+import type { ProjectEvaluation } from '@coppice/protocol';
 import type { Council } from './council.ts';
 import { canonical, digestOf } from './promotion.ts';
-import { agentView, experimentView, metricsOf, micros } from './views.ts';
+import { agentView, experimentView, metricsOf } from './views.ts';
 
 /** Says what a project is worth, and what of it may go to production. */
 export class ProjectEvaluator {
   readonly #store: ProjectStore;
   readonly #council: Council;
-  readonly #now: () => number;
 
-  constructor(store: ProjectStore, council: Council, now: () => number) {
+  constructor(store: ProjectStore, council: Council) {
     this.#store = store;
     this.#council = council;
-    this.#now = now;
   }
 
   async evaluate(
@@ -21,7 +19,7 @@ export class ProjectEvaluator {
     ask: { council: boolean; model?: string | undefined },
   ): Promise<ProjectEvaluation> {
     const evaluation = this.look(project);
-    const council = ask.council ? await this.#ask(project, evaluation, ask.model) : null;
+    const council = ask.council ? await this.#council.ask(project, evaluation, ask.model) : null;
     return { ...evaluation, council };
   }
 
@@ -94,29 +92,5 @@ export class ProjectEvaluator {
       }
     }
     return refused;
-  }
-
-  async #ask(
-    project: ProjectRecord,
-    evaluation: ProjectEvaluation,
-    model: string | undefined,
-  ): Promise<Opinion[]> {
-    const opinions = await this.#council.ask(project, evaluation, model);
-    this.#store.transaction(() => {
-      const atMs = this.#now();
-      for (const { judge: name, cost_usd, key } of opinions)
-        this.#store.ledger.insert(
-          {
-            atMs,
-            projectId: project.id,
-            kind: 'cost',
-            micros: micros(cost_usd),
-            source: `council:${name}`,
-            key,
-          },
-          true,
-        );
-    });
-    return opinions.map(({ key: _key, ...opinion }) => opinion);
   }
 }

@@ -32,6 +32,11 @@ export class ProjectFinder {
   /** One that is still tried out. */
   active(ref: string): ProjectRecord {
     const project = this.get(ref);
+    if (project.restoring !== null)
+      throw new CoppiceError(
+        'wrong_state',
+        `the project ${project.name} (${project.id}) is being brought back to a snapshot`,
+      );
     if (project.status === 'active') return project;
     throw new CoppiceError(
       'wrong_state',

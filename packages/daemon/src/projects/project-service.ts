@@ -53,14 +53,14 @@ export interface ProjectServiceParts {
   readonly freshRunId: () => string;
   /** Looks at the runs now, instead of a little later. */
   readonly tendSoon: () => void;
+  readonly forgottenMs: number;
+  readonly forgetSnapshots: (projectId: string) => Promise<void>;
   /** Once no run of that project has a sandbox any more. */
   readonly quiet: (projectId: string) => Promise<void>;
 }
 
-/** A project in which nothing happened for so long seems forgotten. */
 /** Of each agent, so many runs can be looked into. */
 const runsKept = 20;
-const forgottenMs = 14 * 24 * 60 * 60 * 1000;
 
 /** Projects with their agents, numbers and experiments. */
 export class ProjectService {
@@ -438,7 +438,7 @@ export class ProjectService {
 
   /** Begins runs that are due, ends projects whose time is over, and marks those that seem forgotten. */
   async tend(): Promise<void> {
-    const { store, notifier, now } = this.#parts;
+    const { store, notifier, now, forgottenMs } = this.#parts;
     const nowMs = now();
     for (const agent of store.due(nowMs)) {
       store.agents.update({ id: agent.id }, { nextRunMs: nowMs + (agent.scheduleS ?? 3600) * 1000 });
@@ -524,7 +524,7 @@ export class ProjectService {
   }
 
   async #erase(project: ProjectRecord): Promise<void> {
-    const { store, services, work, workspaceOf } = this.#parts;
+    const { store, services, work, workspaceOf, forgetSnapshots } = this.#parts;
     for (const { id } of store.runs.all({ projectId: project.id })) await work.erase(id);
     const kept = this.#keptByProduction();
     // Newest first: an older one may be the parent of a newer one.
@@ -537,6 +537,7 @@ export class ProjectService {
       )
         await services.gateway.removeBudget({ scope, name, period });
     rmSync(workspaceOf(project.id), { recursive: true, force: true });
+    await forgetSnapshots(project.id);
     store.forget(project.id);
   }
 

@@ -5,6 +5,7 @@ import type { Log } from '../host/log.ts';
 import { AgentWork, type WorkServices } from './agent-work.ts';
 import { Council } from './council.ts';
 import { ExperimentRunner } from './experiment-runner.ts';
+import { Mailer, type MailSettings } from './mailer.ts';
 import type { MayDie } from './may-die.ts';
 import { ModelAsker } from './model-asker.ts';
 import { Notifier } from './notifier.ts';
@@ -27,6 +28,10 @@ export interface ProjectsRoomParts {
   readonly now: () => number;
   readonly ids: IdSource;
   readonly mayDie: MayDie;
+  /** A project in which nothing happened for so long seems forgotten. */
+  readonly forgottenAfterS: number;
+  /** The server that sends mail, where there is one. */
+  readonly mail: MailSettings | null;
 }
 
 const mostRuns = 8;
@@ -49,7 +54,7 @@ export class ProjectsRoom {
   #closed = false;
 
   constructor(parts: ProjectsRoomParts) {
-    const { directory, services, log, now, ids, mayDie } = parts;
+    const { directory, services, log, now, ids, mayDie, forgottenAfterS, mail } = parts;
     const freshRunId = (): string => ids.next('run');
     const store = new ProjectStore(join(directory, 'sandbox.db'));
     const productionStore = new ProductionStore(join(directory, 'production.db'));
@@ -60,7 +65,7 @@ export class ProjectsRoom {
     const models = new ModelAsker(services);
     const judge = new TrialJudge(services, models);
     this.finder = new ProjectFinder(store);
-    this.notifier = new Notifier(store, log, now);
+    this.notifier = new Notifier(store, log, now, mail === null ? undefined : new Mailer(mail));
     const common = {
       store,
       services,
@@ -74,7 +79,7 @@ export class ProjectsRoom {
       freshRunId,
     };
     this.#experiments = new ExperimentRunner(common);
-    this.evaluator = new ProjectEvaluator(store, new Council(models, store), now);
+    this.evaluator = new ProjectEvaluator(store, new Council(models, store, now));
     this.production = new Production({ ...common, production: productionStore, evaluator: this.evaluator });
     this.service = new ProjectService({
       ...common,
@@ -83,9 +88,12 @@ export class ProjectsRoom {
       experiments: this.#experiments,
       tendSoon: () => this.#tendSoon(),
       quiet: (projectId) => this.#quiet(projectId),
+      forgetSnapshots: (projectId) => this.snapshots.forget(projectId),
+      forgottenMs: forgottenAfterS * 1000,
     });
     this.snapshots = new ProjectSnapshots({
       ...common,
+      directory: join(directory, 'snapshots'),
       still: (projectId, act) => this.#still(projectId, act),
     });
     const metered = async (runId: string): Promise<Metered> => {
@@ -148,6 +156,7 @@ export class ProjectsRoom {
   }
 
   async #tend(): Promise<void> {
+    await this.snapshots.settle();
     await this.service.tend();
     this.production.tend();
     await this.#experiments.tend();

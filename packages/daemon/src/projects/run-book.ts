@@ -25,8 +25,8 @@ export interface RunBook {
   orderOf(
     run: RunRecord,
   ): WorkOrder | { readonly exit: 'cancelled' | 'limit:cost' | 'limit:time'; readonly why: string };
-  /** Books what the gateway measured since it was last asked. */
-  meter(run: RunRecord, metered: Metered): void;
+  /** Books what the gateway measured since it was last asked: the calls of the agent, or those of a judge of its work. */
+  meter(run: RunRecord, metered: Metered, source: 'gateway' | 'judge'): void;
   /** Whether what it left is to be kept. */
   keeps(run: RunRecord, outcome: WorkOutcome): boolean;
   /** Whether it passed, by more than its exit code. */

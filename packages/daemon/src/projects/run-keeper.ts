@@ -4,7 +4,7 @@ import type { Log } from '../host/log.ts';
 import type { AgentWork } from './agent-work.ts';
 import type { MayDie } from './may-die.ts';
 import type { Metered, RunBook } from './run-book.ts';
-import { emptyReport, type WorkOrder } from './work-order.ts';
+import { emptyReport, judgeOf, type WorkOrder } from './work-order.ts';
 
 export interface RunKeeperParts {
   readonly work: AgentWork;
@@ -112,7 +112,10 @@ export class RunKeeper {
       return;
     }
     const at = { ...run, sandboxId };
-    const judged = await book.evaluate(at, order, outcome);
+    // What a judge took is paid, whether or not it came to a verdict.
+    const judged = await book.evaluate(at, order, outcome).finally(async () => {
+      book.meter(at, await this.#parts.metered(judgeOf(run.id)), 'judge');
+    });
     const endSnapshot = sandboxId !== null && book.keeps(at, judged) ? await work.keep(sandboxId) : null;
     mayDie('agent-run.kept');
     // It may have been cancelled meanwhile.
@@ -138,7 +141,7 @@ export class RunKeeper {
   }
 
   async #meter(run: RunRecord): Promise<void> {
-    this.#parts.book.meter(run, await this.#parts.metered(run.id));
+    this.#parts.book.meter(run, await this.#parts.metered(run.id), 'gateway');
   }
 
   /** The machine did, not the agent: its sandbox is gone or could not be made. The book decides whether it is run again. */

@@ -1,25 +1,23 @@
 import type { Evaluator } from '@coppice/protocol';
-import { execSchema, forkSandboxSchema } from '@coppice/protocol';
+import { CoppiceError, execSchema, forkSandboxSchema } from '@coppice/protocol';
 import { internal, unlessGone, type WorkServices } from './agent-work.ts';
 import type { ModelAsker } from './model-asker.ts';
-import type { WorkOrder, WorkOutcome } from './work-order.ts';
+import { judgeOf, type WorkOrder, type WorkOutcome } from './work-order.ts';
 
 const scriptMs = 300_000;
+/** A judge that gives no verdict is asked again, so often in all. */
+const mostAsked = 3;
 
 export interface Judgement {
   readonly passed: boolean;
   readonly score: number | null;
   readonly reason: string;
-  readonly micros: number;
-  readonly tokens: number;
 }
 
 const plain = (passed: boolean, reason: string, score: number | null = null): Judgement => ({
   passed,
   score,
   reason,
-  micros: 0,
-  tokens: 0,
 });
 
 /** Whether what a run left is good, by the evaluator that was asked for. A person is asked elsewhere. */
@@ -118,18 +116,14 @@ export class TrialJudge {
       `<answer>\n${outcome.output.slice(0, 50_000)}\n</answer>`,
       'Give your reasons in at most five sentences. Then end with one line, exactly `VERDICT: PASS` or `VERDICT: FAIL`.',
     ].join('\n\n');
-    const asked = await this.#models.ask(`${order.runId}-judge`, model, prompt, order.projectId);
-    const verdict = /^VERDICT: (PASS|FAIL)\s*$/m.exec(asked.text.trim().split('\n').at(-1) ?? '')?.[1];
-    return {
-      passed: verdict === 'PASS',
-      score: null,
-      reason:
-        verdict === undefined
-          ? `the judge gave no verdict: ${asked.text.slice(0, 400)}`
-          : asked.text.slice(0, 1000),
-      micros: asked.micros,
-      tokens: asked.tokens,
-    };
+    let said = '';
+    for (let tries = 0; tries < mostAsked; tries += 1) {
+      said = (await this.#models.ask(judgeOf(order.runId), model, prompt, order.projectId)).text.trim();
+      const verdict = /^VERDICT: (PASS|FAIL)$/.exec(said.split('\n').at(-1)!.trim())?.[1];
+      if (verdict !== undefined) return plain(verdict === 'PASS', said.slice(0, 1000));
+    }
+    // Not the work failed but its judge: that is no verdict either way.
+    throw new CoppiceError('unavailable', `the judge gave no verdict: ${said.slice(0, 400)}`);
   }
 }
 

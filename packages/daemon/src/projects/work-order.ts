@@ -4,6 +4,9 @@ import type { Case, RunExit } from '@coppice/protocol';
 /** A run that the machine broke is run again until it was tried so often. */
 export const mostAttempts = 3;
 
+/** Under which name the gateway knows the calls of the judge of a run. */
+export const judgeOf = (runId: string): string => `${runId}-judge`;
+
 /** What a run is to do. */
 export interface WorkOrder {
   readonly type: AgentType;

@@ -73,6 +73,32 @@ export class SnapshotService {
     return { ...snapshotView(record), left_out: mountedIn(finder.find(id)) };
   }
 
+  /** Files of several sandboxes at one instant: all stand still before the first is copied, and while `also` is done. */
+  async createTogether<T>(
+    refs: readonly string[],
+    input: { readonly name: string; readonly note: string; readonly tags: readonly string[] },
+    also: () => Promise<T>,
+  ): Promise<{ readonly snapshotIds: ReadonlyMap<string, string>; readonly result: T }> {
+    const { finder, locks } = this.#parts;
+    // In one order, so that two such calls do not wait for each other.
+    const ids = [...new Set(refs.map((ref) => finder.get(ref).id))].sort();
+    const taken = new Map<string, string>();
+    const locked = <R>(left: readonly string[], work: () => Promise<R>): Promise<R> =>
+      left.length === 0 ? work() : locks.exclusive(left[0]!, () => locked(left.slice(1), work));
+    const result = await locked(ids, () =>
+      this.#taker.whileFrozen(ids, async () => {
+        const seen = await also();
+        for (const id of ids) {
+          const request = { ...input, memory: false, isFrozen: true, by: 'admin' } as const;
+          taken.set(id, (await this.#taker.take(finder.get(id), request)).id);
+        }
+        return seen;
+      }),
+    );
+    for (const id of taken.values()) this.#sizer.add(id);
+    return { snapshotIds: taken, result };
+  }
+
   async list({
     sandbox,
     project,

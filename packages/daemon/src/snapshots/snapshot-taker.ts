@@ -25,6 +25,8 @@ export interface SnapshotRequest {
   readonly memory: boolean;
   /** Nobody asked for it by name; removed when nothing needs it any more. */
   readonly automatic?: boolean;
+  /** The caller has frozen it, and thaws it. */
+  readonly isFrozen?: boolean;
   /** With which kind of token; `admin` for what the daemon needs itself. */
   readonly by: Scope['kind'];
 }
@@ -77,7 +79,10 @@ export class SnapshotTaker {
     try {
       const kept = request.memory
         ? await this.#withMemory(record, machine!, id, giveUp)
-        : { ...withoutMemory, pauseMs: await this.#filesOnly(record.id, machine, id, signal) };
+        : {
+            ...withoutMemory,
+            pauseMs: await this.#filesOnly(record.id, request.isFrozen ? undefined : machine, id, signal),
+          };
       await this.#allowance.assertFits(record, { id, memoryBytes: kept.memoryBytes }, request.by);
       const snapshot = this.describe(record, id, { ...request, name }, kept);
       journal.finish(record.id, (emit) => {
@@ -91,6 +96,22 @@ export class SnapshotTaker {
     } catch (error) {
       if (!(error instanceof LeftBehind)) await this.takeBack(record.id, id);
       throw error;
+    }
+  }
+
+  /** While all of them stand still. */
+  async whileFrozen<T>(sandboxIds: readonly string[], work: () => Promise<T>): Promise<T> {
+    const frozen: Machine[] = [];
+    try {
+      for (const id of sandboxIds) {
+        const machine = this.#parts.machines.get(id);
+        if (machine === undefined) continue;
+        frozen.push(machine);
+        await machine.freeze();
+      }
+      return await work();
+    } finally {
+      for (const machine of frozen) await machine.thaw();
     }
   }
 

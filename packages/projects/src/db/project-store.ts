@@ -87,6 +87,7 @@ const migrations = [
   `,
   // What a run does in its sandbox is written down with the run itself.
   'ALTER TABLE runs DROP COLUMN job',
+  'ALTER TABLE projects ADD COLUMN restoring INTEGER',
 ];
 
 export interface Sums {
@@ -154,13 +155,13 @@ export class ProjectStore {
   }
 
   /** Of what the gateway measured, what is in the ledger already. */
-  metered(runId: string): { readonly micros: number; readonly tokens: number } {
+  metered(runId: string, source: 'gateway' | 'judge'): { readonly micros: number; readonly tokens: number } {
     return this.#database
-      .prepare<[string], { micros: number; tokens: number }>(
+      .prepare<[string, string], { micros: number; tokens: number }>(
         `SELECT coalesce(sum(micros), 0) AS micros, coalesce(sum(tokens), 0) AS tokens
-         FROM ledger WHERE run_id = ? AND source = 'gateway'`,
+         FROM ledger WHERE run_id = ? AND source = ?`,
       )
-      .get(runId)!;
+      .get(runId, source)!;
   }
 
   costOfRun(runId: string): number {

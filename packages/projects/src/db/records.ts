@@ -21,6 +21,8 @@ export interface ProjectRecord {
   /** When something last happened in it. */
   readonly activeMs: number;
   readonly forgotten: number;
+  /** The snapshot that it is being brought back to. */
+  readonly restoring: number | null;
 }
 
 export interface AgentRecord {
@@ -165,8 +167,8 @@ export interface ProjectState {
   readonly runs: readonly RunRecord[];
   /** Of each sandbox that worked for it at that instant. */
   readonly sandboxes: readonly { readonly runId: string; readonly snapshotId: string }[];
-  /** Files of the workspace, by their name, as base64. */
-  readonly files: Readonly<Record<string, string>>;
+  /** The directory with a copy of the workspace. */
+  readonly workspace: string;
 }
 
 export interface NotificationRecord {
