@@ -64,6 +64,8 @@ const secure = createHttps({ key, cert }, (request, response) => {
   if (url.startsWith('/gzip'))
     return void response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(echo));
   if (url.startsWith('/zstd')) return void response.writeHead(200, { 'content-encoding': 'zstd' }).end(echo);
+  if (url.startsWith('/base64'))
+    return void response.end(Buffer.from(`${'x'.repeat(Number(url.at(-1)))}${echo}`).toString('base64'));
   if (url.startsWith('/head'))
     return void response.writeHead(200, { 'x-echo': request.headers.authorization ?? '' }).end('head');
   if (url.startsWith('/split')) {

@@ -34,7 +34,7 @@ beforeAll(async () => {
     use: {
       hosts: ['api.example.com'],
       methods: ['GET', 'HEAD'],
-      paths: ['/echo', '/api/mine/*', '/gzip', '/zstd', '/head', '/split', '/redirect'],
+      paths: ['/echo', '/api/mine/*', '/gzip', '/base64/*', '/zstd', '/head', '/split', '/redirect'],
       place: { kind: 'header', name: 'authorization', format: 'Bearer {}' },
     },
   });
@@ -134,6 +134,11 @@ describe('a secret', () => {
       expect(authorization(await curl(sandbox, `https://api.example.com${path}`)), path).toMatch(
         /^Bearer \*+$/,
       );
+    for (const before of [0, 1, 2]) {
+      const said = await curl(sandbox, `https://api.example.com/base64/${before}`);
+      expect(said).toMatch(/[A-Za-z0-9]\*{20,}[A-Za-z0-9]/);
+      expect(Buffer.from(said.replaceAll('*', 'A'), 'base64').toString('latin1')).not.toContain('c1e52f09');
+    }
     expect(await curl(sandbox, 'https://api.example.com/zstd')).toContain('no secret can be found');
   });
 

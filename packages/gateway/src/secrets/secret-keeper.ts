@@ -5,6 +5,7 @@ import { parseDestination, ruleFor, type SecretUse } from '@coppice/protocol';
 import type { Errand } from '../egress/errand.ts';
 import type { Authority } from './authority.ts';
 import type { Secrets } from './secrets.ts';
+import { shapesOf } from './shapes.ts';
 
 export interface SecretKeeperParts {
   readonly secrets: Secrets;
@@ -70,7 +71,7 @@ export class SecretKeeper {
       if (!belongsTo(use, name, port)) continue;
       const value = this.#parts.secrets.value(secret);
       // Also of those that this request does not use: the server may know them from others.
-      needles.push(...shapesOf(value, use));
+      needles.push(...needlesOf(value, use));
       if (use.methods.length > 0 && !use.methods.includes(method)) continue;
       if (!isForPath(use, target)) continue;
       const { place } = use;
@@ -144,16 +145,19 @@ const nameIn = (pair: string): string => {
 const basic = (user: string, value: string): string =>
   `Basic ${Buffer.from(`${user}:${value}`).toString('base64')}`;
 
-/** As a server could say it back. */
-const shapesOf = (value: string, { place }: SecretUse): Buffer[] => {
-  const shapes = new Set([
-    value,
-    encodeURIComponent(value),
-    JSON.stringify(value).slice(1, -1),
-    Buffer.from(value).toString('base64').replace(/=+$/, ''),
+/** What must not come back: the longest first, so that what holds a value is covered whole. */
+export const needlesOf = (value: string, { place }: Pick<SecretUse, 'place'>): Buffer[] => {
+  const shapes = [
     ...(place.kind === 'basic' ? [basic(place.user, value).slice('Basic '.length)] : []),
-  ]);
-  return [...shapes].map((shape) => Buffer.from(shape, 'latin1'));
+    ...shapesOf(value),
+  ];
+  return (
+    shapes
+      .sort((one, other) => other.length - one.length)
+      // Headers are sent as latin1, bodies mostly as UTF-8.
+      .flatMap((shape) => [Buffer.from(shape), Buffer.from(shape, 'latin1')])
+      .filter((shape, index, all) => index % 2 === 0 || !shape.equals(all[index - 1]!))
+  );
 };
 
 function settled(socket: TLSSocket, event: 'secure' | 'secureConnect'): Promise<TLSSocket> {
