@@ -278,6 +278,7 @@ export interface Services {
     setSecret(name: string, secret: z.output<typeof setSecretSchema>): Promise<void>;
     listSecrets(): Promise<Secret[]>;
     removeSecret(name: string): Promise<void>;
+    rekey(): Promise<void>;
     costs(query: z.output<typeof costsQuery>): Promise<Costs>;
     setBudget(input: z.output<typeof setBudgetSchema>): Promise<Budget>;
     listBudgets(): Promise<Budget[]>;

@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS connections (
   began_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, sealed BLOB NOT NULL, changed_ms INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS sealed_with (id INTEGER PRIMARY KEY CHECK (id = 1), key_id TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS secret_uses (name TEXT PRIMARY KEY REFERENCES secrets (name) ON DELETE CASCADE, body TEXT NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS connections_of_sandbox ON connections (sandbox, id);
 `;
@@ -159,6 +160,22 @@ export class GatewayState {
       else if (use !== undefined)
         this.#db.prepare('INSERT OR REPLACE INTO secret_uses VALUES (?, ?)').run(name, use);
     })();
+  }
+
+  /** The id of the key that all secrets are sealed with; undefined where it was never written down. */
+  sealedWith(): string | undefined {
+    return this.#db.prepare<[], { key_id: string }>('SELECT key_id FROM sealed_with').get()?.key_id;
+  }
+
+  /** Seals every secret anew; nothing changes where one of them throws. */
+  seal(keyId: string, sealAnew: (name: string, sealed: Buffer) => Buffer): void {
+    const set = this.#db.prepare('UPDATE secrets SET sealed = ? WHERE name = ?');
+    this.#db.transaction(() => {
+      for (const { name } of this.secretNames()) set.run(sealAnew(name, this.secret(name)!), name);
+      this.#db.prepare('INSERT OR REPLACE INTO sealed_with VALUES (1, ?)').run(keyId);
+    })();
+    // Pages that held what the old key opens are not left in the log.
+    this.#db.pragma('wal_checkpoint(TRUNCATE)');
   }
 
   secretUses(): { name: string; body: string }[] {

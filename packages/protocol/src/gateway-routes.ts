@@ -41,6 +41,16 @@ export const gatewayRoutes = {
     body: gateway.setSecretSchema,
     result: machine.emptySchema,
   },
+  rekeySecrets: {
+    method: 'POST',
+    path: '/v1/secrets/rekey',
+    tag: 'gateway',
+    summary:
+      'Seal every secret with another key: a fresh key file, or what the command of the key prints now',
+    scope: 'admin',
+    answer: 'json',
+    result: machine.emptySchema,
+  },
   listSecrets: {
     method: 'GET',
     path: '/v1/secrets',

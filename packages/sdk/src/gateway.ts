@@ -22,6 +22,11 @@ export class Secrets {
     return (await this.#caller.call('listSecrets', { signal })).items;
   }
 
+  /** Seals every secret with another key: a fresh key file, or what the command of the key prints now. */
+  async rekey({ signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('rekeySecrets', { signal });
+  }
+
   async remove(name: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#caller.call('removeSecret', { params: { secret: name }, signal });
   }

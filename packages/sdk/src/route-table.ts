@@ -119,6 +119,7 @@ export const routeTable = {
   setCaller: { method: 'PUT', path: '/v1/sandboxes/:sandbox/caller' },
   getCaller: { method: 'GET', path: '/v1/sandboxes/:sandbox/caller' },
   setSecret: { method: 'PUT', path: '/v1/secrets/:secret' },
+  rekeySecrets: { method: 'POST', path: '/v1/secrets/rekey' },
   listSecrets: { method: 'GET', path: '/v1/secrets' },
   removeSecret: { method: 'DELETE', path: '/v1/secrets/:secret' },
   getCosts: { method: 'GET', path: '/v1/costs' },

@@ -101,6 +101,14 @@ export const define: DefineCommand = (program, cli) => {
       ),
     );
   });
+  verb(
+    secret,
+    'rekey',
+    'Seal every secret with another key: a fresh one, or what key_command prints now',
+  ).action(async () => {
+    await cli.coppice.secrets.rekey({ signal: cli.signal });
+    cli.out.result({}, () => 'Every secret is sealed with the new key.');
+  });
   verb(secret, 'rm', 'Delete a secret')
     .argument('<name>', 'of the secret')
     .action(async (name: string) => {

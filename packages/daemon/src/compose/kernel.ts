@@ -82,6 +82,9 @@ export async function openKernel(options: DaemonOptions): Promise<Kernel> {
   const gateway = new GatewayProcess({
     program: gatewayProgram,
     directory: home.gatewayDir,
+    logFile: join(home.logDir, 'gateway.log'),
+    id: home.gatewayId,
+    keyCommand: config.gateway.key_command,
     version,
     resolvers: config.gateway.resolvers,
     authorities: config.gateway.authorities,

@@ -134,6 +134,11 @@ const configSchema = z.strictObject({
         .default([]),
       /** Files in PEM with authorities that the hosts of secrets are held to, besides the well-known ones. */
       authorities: z.array(z.string().startsWith('/', 'must be an absolute path')).max(16).default([]),
+      /** A command that prints the key that secrets are sealed with, and below it earlier ones; null: a file of the gateway has it. */
+      key_command: z
+        .tuple([z.string().startsWith('/', 'must be an absolute path')], z.string())
+        .nullable()
+        .default(null),
       /** How long a connection of a sandbox that asks waits for an answer. */
       ask_timeout_s: z.int().min(1).max(86_400).default(120),
     })

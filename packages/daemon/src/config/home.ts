@@ -23,7 +23,9 @@ export class Home {
     makeDirectory(absolute);
     const home = new Home(realpathSync(absolute));
     home.reserve.relieve();
-    chmodSync(home.directory, 0o700);
+    // The gateway of an earlier daemon may still run, and passes through here to its files.
+    const admitsGateway = statSync(home.directory).gid === home.gatewayId;
+    chmodSync(home.directory, admitsGateway ? 0o710 : 0o700);
     for (const child of [home.runDir, home.logDir, home.imagesDir])
       mkdirSync(child, { recursive: true, mode: 0o700 });
     return home;
@@ -82,6 +84,10 @@ export class Home {
   }
   get importsDir(): string {
     return join(this.directory, 'imports');
+  }
+  /** The user of the gateway: below the ids of sandboxes, and one for each home, so that gateways cannot touch each other. */
+  get gatewayId(): number {
+    return 0x1ff00000 + (Number.parseInt(this.key, 16) % 0x100000);
   }
   /** What the gateway knows, and its socket. */
   get gatewayDir(): string {

@@ -224,6 +224,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   setCaller: ({ params, body }) => services.gateway.setCaller(params.sandbox, body),
   getCaller: ({ params }) => services.gateway.callerOf(params.sandbox),
   setSecret: ({ params, body }) => done(services.gateway.setSecret(params.secret, body)),
+  rekeySecrets: () => done(services.gateway.rekey()),
   listSecrets: () => items(services.gateway.listSecrets()),
   removeSecret: ({ params }) => done(services.gateway.removeSecret(params.secret)),
   getCosts: ({ query }) => services.gateway.costs(query),

@@ -1,7 +1,8 @@
-import { spawn } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { closeSync, existsSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import {
   type Caller,
   CoppiceError,
@@ -24,12 +25,19 @@ import { z } from 'zod';
 import type { FeedPosition } from '../db/gateway-table.ts';
 import type { Log } from '../host/log.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
+import { handOver } from './gateway-user.ts';
 
 export interface GatewayOptions {
   readonly program: string;
   /** Where the gateway keeps what it knows; only root looks inside. */
   readonly directory: string;
   readonly version: string;
+  /** Where it writes what it complains about. Not in its directory, where it could put a link to another file of root. */
+  readonly logFile: string;
+  /** The user and group that it runs as. */
+  readonly id: number;
+  /** Prints the key that secrets are sealed with; null: the key is a file of the gateway. */
+  readonly keyCommand: readonly string[] | null;
   /** Name servers to ask instead of the machine's own resolver. */
   readonly resolvers: readonly string[];
   /** Files with authorities that servers are held to, besides the well-known ones. */
@@ -50,10 +58,12 @@ interface Health {
   readonly pid: number;
   readonly names: string;
   readonly sandboxes: readonly string[];
+  readonly connections?: number;
 }
 
 const answerMs = 60_000;
 const startMs = 30_000;
+const keyCommandMs = 30_000;
 
 /**
  * The gateway is a process of its own, so that no stream through it ends with the daemon. It is started when the first policy names a
@@ -140,9 +150,19 @@ export class GatewayProcess implements NameGateway {
 
   /** Starts the gateway again where it died. True: what leads to it has to be applied again. */
   async tend(): Promise<boolean> {
-    if (this.#place === undefined || (await this.#health()) !== undefined) return false;
-    this.#options.log.warn({}, 'the gateway died and is started again');
-    await this.#ready(this.#place);
+    const { log, version } = this.#options;
+    if (this.#place === undefined) return false;
+    const health = await this.#health();
+    // One of another version is replaced once nothing goes through it.
+    const isStale = health !== undefined && health.version !== version && (health.connections ?? 0) === 0;
+    if (health !== undefined && !isStale) return false;
+    const place = this.#place;
+    if (isStale) await this.#end(health.pid);
+    log.warn(
+      {},
+      isStale ? 'the gateway of another version is replaced' : 'the gateway died and is started again',
+    );
+    await this.#ready(place);
     return true;
   }
 
@@ -182,6 +202,27 @@ export class GatewayProcess implements NameGateway {
     return this.#call<T>(method, path, body);
   }
 
+  /** Seals every secret anew: with a fresh key file, or with what the command prints now. */
+  async rekey(place: GatewayPlace): Promise<void> {
+    await this.#ready(place);
+    await this.#call('POST', '/rekey', { keys: await this.#printedKeys() });
+  }
+
+  /** Empty where no command is configured. What it prints is in no message. */
+  async #printedKeys(): Promise<string> {
+    const [program, ...args] = this.#options.keyCommand ?? [];
+    if (program === undefined) return '';
+    try {
+      const limits = { timeout: keyCommandMs, maxBuffer: 65_536, killSignal: 'SIGKILL' } as const;
+      const { stdout } = await promisify(execFile)(program, args, limits);
+      if (stdout.trim() !== '') return stdout;
+    } catch (error) {
+      const { code, signal } = error as { code?: number | string; signal?: string };
+      throw keyCommandFailed(`ended with ${signal ?? code}`);
+    }
+    throw keyCommandFailed('printed nothing');
+  }
+
   /** Whether it was ever started. */
   get isUsed(): boolean {
     return existsSync(this.#options.directory);
@@ -203,7 +244,7 @@ export class GatewayProcess implements NameGateway {
   }
 
   async #start(place: GatewayPlace): Promise<void> {
-    const { program, directory, version, resolvers, authorities, log } = this.#options;
+    const { program, directory, logFile, id, version, resolvers, authorities, log } = this.#options;
     const found = await this.#health();
     if (found !== undefined && found.names === place.names) {
       this.#take(found, place);
@@ -211,26 +252,30 @@ export class GatewayProcess implements NameGateway {
     }
     // Another block of names: addresses were handed out anew, which happens only while nobody has one.
     if (found !== undefined) await this.#end(found.pid);
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const keys = await this.#printedKeys();
+    handOver(directory, id);
     const trust = authorities.map((file) => readFileSync(file, 'utf8'));
-    const settings = { directory, version, names: place.names, host: place.host, resolvers, trust };
-    const complaints = openSync(join(directory, 'gateway.log'), 'a', 0o600);
-    // It reads bytes from strangers and needs no privilege except to open its own files.
-    const least = ['--no-new-privs', '--bounding-set=-all', '--inh-caps=-all', '--'];
+    const settings = { version, names: place.names, host: place.host, resolvers, trust, id };
+    const complaints = openSync(logFile, 'a', 0o600);
+    // It reads bytes from strangers, so it becomes a user without any right before it reads the first; it needs two rights to do so.
+    const least = ['--no-new-privs', '--bounding-set=-all,+setuid,+setgid', '--inh-caps=-all', '--'];
     const command = [...least, process.execPath, program, JSON.stringify(settings)];
     const child = spawn('setpriv', command, {
+      cwd: directory,
       detached: true,
-      stdio: ['ignore', 'pipe', complaints],
+      stdio: ['pipe', 'pipe', complaints],
       env: { PATH: process.env.PATH, UV_THREADPOOL_SIZE: '32' },
     });
     closeSync(complaints);
+    child.stdin?.on('error', () => {});
+    child.stdin?.end(keys);
     await new Promise<void>((resolve, reject) => {
       const failed = (why: string) => {
         clearTimeout(timer);
         child.kill('SIGKILL');
         reject(
           new CoppiceError('unavailable', `the gateway did not start: ${why}`, {
-            hint: `Look into ${join(directory, 'gateway.log')}.`,
+            hint: `Look into ${logFile}.`,
           }),
         );
       };
@@ -319,3 +364,8 @@ export class GatewayProcess implements NameGateway {
     return atSocket(this.#socket, send);
   }
 }
+
+const keyCommandFailed = (why: string): CoppiceError =>
+  new CoppiceError('unavailable', `the command of the key of secrets ${why}`, {
+    hint: 'See gateway.key_command in config.json. It must print the key within 30 seconds.',
+  });

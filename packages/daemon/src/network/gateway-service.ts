@@ -75,6 +75,11 @@ export class GatewayService {
     await this.#ask('PUT', `/secrets/${name}`, secret);
   }
 
+  async rekey(): Promise<void> {
+    const { gateway, network } = this.#parts;
+    await gateway.rekey(await network.gatewayPlace());
+  }
+
   /** Of the authority that sandboxes with secrets trust. */
   async certificate(): Promise<string> {
     return (await this.#ask<{ certificate: string }>('GET', '/authority')).certificate;

@@ -13,6 +13,8 @@ export interface ControlParts {
   readonly egress: Egress;
   readonly models: ConfiguredModels;
   readonly secrets: Secrets;
+  /** With what the command of the key printed; empty: with a fresh key file. */
+  readonly rekey: (printedKeys: string) => void;
   /** Of the authority that sandboxes with secrets trust. */
   readonly certificate: string;
   readonly version: string;
@@ -30,6 +32,7 @@ const pageSchema = z.strictObject({
   wait_ms: z.coerce.number().int().min(0).max(30_000).default(0),
 });
 
+const rekeySchema = z.strictObject({ keys: z.string().max(65_536) });
 const answerSchema = z.strictObject({
   name: z.string(),
   port: z.int(),
@@ -73,7 +76,13 @@ export class ControlServer {
     const call = `${request.method} ${subject}${id === undefined ? '' : '/:id'}${part === undefined ? '' : `/${part}`}`;
     switch (call) {
       case 'GET health':
-        return json(response, { version, pid: process.pid, names, sandboxes: egress.sandboxes });
+        return json(response, {
+          version,
+          pid: process.pid,
+          names,
+          sandboxes: egress.sandboxes,
+          connections: egress.openConnections,
+        });
       case 'POST listen':
         return json(response, await egress.listen(portsSchema.parse(await bodyOf(request)).ports));
       case 'PUT sandboxes/:id':
@@ -103,6 +112,9 @@ export class ControlServer {
       }
       case 'PUT secrets/:id':
         return json(response, setSecret(secrets, id ?? '', await bodyOf(request)));
+      case 'POST rekey':
+        this.#parts.rekey(rekeySchema.parse(await bodyOf(request)).keys);
+        return json(response, {});
       case 'GET authority':
         return json(response, { certificate });
       case 'GET secrets':

@@ -48,6 +48,10 @@ export class Connections {
     return opening.finally(() => this.#listening.delete(port));
   }
 
+  get count(): number {
+    return this.#open.values().reduce((sum, { size }) => sum + size, 0);
+  }
+
   get listeners(): ReadonlyMap<number, number> {
     return new Map([...this.#servers].map(([port, { listener }]) => [port, listener]));
   }

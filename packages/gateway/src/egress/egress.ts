@@ -134,6 +134,10 @@ export class Egress {
     this.#connections.review(sandbox, undefined);
   }
 
+  get openConnections(): number {
+    return this.#connections.count;
+  }
+
   get sandboxes(): readonly string[] {
     return this.#policies.sandboxes;
   }

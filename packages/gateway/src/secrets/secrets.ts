@@ -1,21 +1,21 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { CoppiceError, type Secret, type SecretUse, secretUseSchema } from '@coppice/protocol';
 import type { GatewayState } from '../state.ts';
+import type { SealingKey, SealingKeys } from './sealing-keys.ts';
 
-const keyBytes = 32;
-const nonceBytes = 12;
-const tagBytes = 16;
-
-/** Values that only the gateway ever has in the clear. What is on disk opens with the key file alone. */
+/** Values that only the gateway ever has in the clear. What is on disk opens with the sealing key alone. */
 export class Secrets {
   readonly #state: GatewayState;
-  readonly #key: Buffer;
+  #keys: SealingKeys;
   readonly #uses = new Map<string, SecretUse>();
 
-  constructor(state: GatewayState, keyFile: string) {
+  constructor(state: GatewayState, keys: SealingKeys) {
     this.#state = state;
-    this.#key = openKey(keyFile);
+    this.#keys = keys;
+    try {
+      this.rekey(keys);
+    } catch {
+      // Whoever wants a value that does not open is told then; the others are of use meanwhile.
+    }
     for (const { name, body } of state.secretUses())
       this.#uses.set(name, secretUseSchema.parse(JSON.parse(body)));
   }
@@ -24,11 +24,7 @@ export class Secrets {
   set(name: string, value: string, use?: SecretUse | null): void {
     if (use === undefined && value.length < 8 && this.#uses.has(name))
       throw new CoppiceError('invalid_argument', `a value of ${name} must have 8 characters at least`);
-    const nonce = randomBytes(nonceBytes);
-    const cipher = createCipheriv('aes-256-gcm', this.#key, nonce);
-    // Sealed with its name: a value cannot be put under another one.
-    cipher.setAAD(Buffer.from(name));
-    const sealed = Buffer.concat([nonce, cipher.update(value, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+    const sealed = this.#keys.current.seal(name, value);
     const body = use === undefined || use === null ? use : JSON.stringify(use);
     this.#state.setSecret(name, sealed, Date.now(), body);
     if (use === null) this.#uses.delete(name);
@@ -41,19 +37,29 @@ export class Secrets {
       throw new CoppiceError('not_found', `the gateway has no secret ${name}`, {
         hint: `Give it one: coppice secret set ${name}`,
       });
-    try {
-      const decipher = createDecipheriv('aes-256-gcm', this.#key, sealed.subarray(0, nonceBytes));
-      decipher.setAAD(Buffer.from(name));
-      decipher.setAuthTag(sealed.subarray(-tagBytes));
-      return Buffer.concat([
-        decipher.update(sealed.subarray(nonceBytes, -tagBytes)),
-        decipher.final(),
-      ]).toString('utf8');
-    } catch {
-      throw new CoppiceError('corrupt', `the secret ${name} does not open with the key of this gateway`, {
-        hint: `Set it again: coppice secret set ${name}`,
+    const value = opened(this.#keys.all, name, sealed);
+    if (value !== undefined) return value;
+    throw new CoppiceError('corrupt', `the secret ${name} does not open with the key of this gateway`, {
+      hint: `Bring the key back, or set the secret again: coppice secret set ${name}`,
+    });
+  }
+
+  /** Seals everything with the current key, in one step: after a crash all is sealed with one key, the old or the new. */
+  rekey(keys: SealingKeys): void {
+    const { current, all, settled } = keys;
+    const known = this.#state.sealedWith();
+    if (known !== current.id) {
+      this.#state.seal(current.id, (name, sealed) => {
+        const value = opened(all, name, sealed);
+        if (value === undefined)
+          throw new CoppiceError('corrupt', `no key that is here opens the secret ${name}`, {
+            hint: 'Bring the earlier key back: the key file from a backup, or a second line of what gateway.key_command prints.',
+          });
+        return current.seal(name, value);
       });
     }
+    this.#keys = keys;
+    settled();
   }
 
   /** Undefined where it is put into no request of sandboxes. */
@@ -74,16 +80,12 @@ export class Secrets {
   }
 }
 
-function openKey(file: string): Buffer {
-  try {
-    writeFileSync(file, randomBytes(keyBytes), { mode: 0o600, flag: 'wx', flush: true });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
-  const key = readFileSync(file);
-  if (key.length !== keyBytes)
-    throw new CoppiceError('corrupt', `${file} does not hold the key of the secrets`, {
-      hint: 'Bring it back from a backup, or move it away and set every secret again.',
-    });
-  return key;
+function opened(keys: readonly SealingKey[], name: string, sealed: Buffer): string | undefined {
+  for (const key of keys)
+    try {
+      return key.open(name, sealed);
+    } catch {
+      // Sealed with another one.
+    }
+  return undefined;
 }

@@ -1,0 +1,18 @@
+import { chmodSync, chownSync, lchownSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+/**
+ * Makes the directory of the gateway its user's own, with what an earlier version left there as root. The directory itself goes last: until
+ * then only root could put anything into it, so nothing there can be a trap.
+ */
+export function handOver(directory: string, id: number): void {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (statSync(directory).uid !== id) {
+    for (const name of readdirSync(directory)) lchownSync(join(directory, name), id, id);
+    chownSync(directory, id, id);
+  }
+  // It reads models.json, which lies beside its directory: it may pass through the home, and list nothing in it.
+  const home = dirname(directory);
+  chownSync(home, statSync(home).uid, id);
+  chmodSync(home, 0o710);
+}
