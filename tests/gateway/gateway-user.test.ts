@@ -98,7 +98,7 @@ test('its user reads nothing of the home but what is its own, and puts nothing t
   const { uid } = statSync(gatewayDirectory());
   const as = (...command: string[]) =>
     run('setpriv', [`--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--', ...command]);
-  for (const name of ['token', 'coppice.db', 'run', 'log', 'images'])
+  for (const name of ['token', 'coppice.db', 'run', 'log', 'images', 'pool', 'config.json', 'daemon.json'])
     await expect(as('cat', join(daemon.home, name)), name).rejects.toThrow();
   await expect(as('ls', daemon.home)).rejects.toThrow(/Permission denied/);
   await expect(as('touch', join(daemon.home, 'planted'))).rejects.toThrow(/Permission denied/);

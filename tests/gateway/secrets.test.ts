@@ -77,7 +77,13 @@ describe.each(['container', 'gvisor'] as const)('a sandbox of %s that may use a 
     );
     // JSON escapes the quotes of the value, and that form is covered too.
     expect(authorization(said)).toMatch(/^Bearer \*+$/);
-    const { stdout } = await sandbox.exec(['sh', '-c', 'env; cat /run/coppice/*']);
+    const { stdout } = await sandbox.exec([
+      'sh',
+      '-c',
+      'env; cat /run/coppice/*.pem /run/coppice/apt.conf; ls /run/coppice',
+    ]);
+    expect(stdout).toContain('authorities.jks');
+    expect(stdout).toContain('Acquire::https::CaInfo "/run/coppice/ca-certificates.pem";');
     expect(stdout).toContain('NODE_EXTRA_CA_CERTS=/run/coppice/authority.pem');
     expect(stdout).toContain('BEGIN CERTIFICATE');
     expect(stdout).not.toContain('PRIVATE KEY');

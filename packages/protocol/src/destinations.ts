@@ -140,6 +140,10 @@ export const trustFiles = {
   authority: '/run/coppice/authority.pem',
   /** The authorities of the image, and ours. */
   bundle: '/run/coppice/ca-certificates.pem',
+  /** The same as Java reads it. */
+  java: '/run/coppice/authorities.jks',
+  /** Settings that lead apt to the bundle. */
+  apt: '/run/coppice/apt.conf',
 } as const;
 
 /** What programs look for to find whom they may trust. */
@@ -150,4 +154,9 @@ export const trustVariables: Readonly<Record<string, string>> = {
   REQUESTS_CA_BUNDLE: trustFiles.bundle,
   CURL_CA_BUNDLE: trustFiles.bundle,
   GIT_SSL_CAINFO: trustFiles.bundle,
+  PIP_CERT: trustFiles.bundle,
+  CARGO_HTTP_CAINFO: trustFiles.bundle,
+  AWS_CA_BUNDLE: trustFiles.bundle,
+  APT_CONFIG: trustFiles.apt,
+  JAVA_TOOL_OPTIONS: `-Djavax.net.ssl.trustStore=${trustFiles.java}`,
 };

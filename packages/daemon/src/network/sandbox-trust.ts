@@ -1,5 +1,7 @@
+import { rootCertificates } from 'node:tls';
 import { trustFiles } from '@coppice/protocol';
 import type { Guest, Machine } from '@coppice/runtime';
+import { javaTrustStore } from './java-trust-store.ts';
 
 /** Where images keep the authorities that they trust. */
 const bundles = [
@@ -32,8 +34,14 @@ export class SandboxTrust {
     const certificate = await this.#certificate();
     const own = await ownBundle(guest);
     const options = { mode: 0o644, owner: 'root', createParents: true };
-    await guest.write(trustFiles.authority, bytesOf(certificate), options);
-    await guest.write(trustFiles.bundle, bytesOf(`${own}\n${certificate}`), options);
+    const bundle = `${own}\n${certificate}`;
+    const files: readonly (readonly [string, string | Buffer])[] = [
+      [trustFiles.authority, certificate],
+      [trustFiles.bundle, bundle],
+      [trustFiles.java, javaTrustStore(bundle)],
+      [trustFiles.apt, `Acquire::https::CaInfo "${trustFiles.bundle}";\n`],
+    ];
+    for (const [path, content] of files) await guest.write(path, bytesOf(content), options);
   }
 }
 
@@ -47,9 +55,10 @@ async function ownBundle(guest: Guest): Promise<string> {
       // An image without this one may have another, or none.
     }
   }
-  return '';
+  // Programs that have authorities of their own are led here too, and must go on trusting the well-known ones.
+  return rootCertificates.join('\n');
 }
 
-async function* bytesOf(text: string): AsyncGenerator<Buffer> {
+async function* bytesOf(text: string | Buffer): AsyncGenerator<Buffer> {
   yield Buffer.from(text);
 }

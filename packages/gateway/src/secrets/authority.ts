@@ -13,9 +13,9 @@ import { bits, boolean, context, integer, octets, oid, sequence, set, text, time
 
 const dayMs = 24 * 60 * 60 * 1000;
 const authorityDays = 3650;
-const leafDays = 14;
+const leafDays = 2;
 /** A leaf is made anew when it has less than this left. */
-const renewDays = 3;
+const renewDays = 1;
 const mostLeaves = 1_000;
 
 const ids = {
