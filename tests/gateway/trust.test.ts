@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { createServer as createHttp } from 'node:http';
+import { type AddressInfo, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { rootCertificates } from 'node:tls';
+import { rootCertificates, TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { javaTrustStore } from '../../packages/daemon/src/network/java-trust-store.ts';
@@ -26,10 +26,15 @@ public class Fetch {
 beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'coppice-trust-'));
   const authority = Authority.open(join(directory, 'authority.pem'));
-  server = createServer(
-    { SNICallback: (_name, done) => done(null, authority.contextFor('localhost')) },
-    (_, response) => response.end('trusted'),
-  );
+  const page = createHttp((_request, response) => response.end('trusted'));
+  // Java names no server in its greeting where the host is one word, so the certificate is not chosen by that.
+  server = createServer((socket) => {
+    const secureContext = authority.contextFor('localhost');
+    page.emit(
+      'connection',
+      new TLSSocket(socket, { isServer: true, secureContext }).on('error', () => {}),
+    );
+  });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   port = (server.address() as AddressInfo).port;
   const bundle = ['-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----', ...rootCertificates];
