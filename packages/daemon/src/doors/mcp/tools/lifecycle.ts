@@ -34,7 +34,12 @@ const createWorkspace = defineTool({
     memory_mb: create.memory_mb.describe('Memory limit.'),
     disk_gb: z.number().min(0.1).max(65_536).optional().describe('Disk limit.'),
     allow_internet: z.boolean().default(false).describe('Let it reach the internet.'),
-    lifetime_hours: z.number().min(0.02).max(8760).optional().describe('Destroyed after that; see expires_at.'),
+    lifetime_hours: z
+      .number()
+      .min(0.02)
+      .max(8760)
+      .optional()
+      .describe('Destroyed after that; see expires_at.'),
   }),
   output: workspaceSchema.extend({
     expires_at: z.string().nullable().describe('It is destroyed then, with its snapshots.'),
