@@ -202,7 +202,7 @@ describe('images of a registry', skipFor(registryRefusal()), () => {
     const sandbox = await daemon.client.sandboxes.create({ image: name });
     await put('moving:latest', { layers: [shell, versions[1]!] });
     // Only who asks for it by `pull` gets another than the one that is here.
-    expect((await daemon.client.images.pull(name, { ifMissing: true })).id).toBe(old.id);
+    expect((await daemon.client.images.pull(name, { if_missing: true })).id).toBe(old.id);
     const fresh = await daemon.client.images.pull(name);
     expect(fresh.id).not.toBe(old.id);
     expect(await daemon.client.images.pull(name)).toMatchObject({ id: fresh.id });

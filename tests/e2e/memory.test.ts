@@ -390,7 +390,7 @@ open("/srv/done", "w").close()
     const imported = snapshots.import(streamOf(file));
     if (driver.name === 'gvisor') expect(await imported).toMatchObject({ has_memory: true });
     else await expect(imported).rejects.toThrow('would be root of this machine');
-    const taken = await snapshots.import(streamOf(file), { diskOnly: true, name: 'files' });
+    const taken = await snapshots.import(streamOf(file), { disk_only: true, name: 'files' });
     expect(taken).toMatchObject({ has_memory: false });
   });
 

@@ -17,6 +17,12 @@ afterAll(async () => {
   await cli?.remove();
 });
 
+const rawFetch = async (path: string): Promise<Response> => {
+  const { url } = JSON.parse(await readFile(join(cli.home, 'daemon.json'), 'utf8')) as { url: string };
+  const token = (await readFile(join(cli.home, 'token'), 'utf8')).trim();
+  return fetch(new URL(path, url), { headers: { authorization: `Bearer ${token}` } });
+};
+
 describe('sandboxes', () => {
   test('are destroyed at the end of the block that uses them', async () => {
     let id: string;
@@ -36,6 +42,34 @@ describe('sandboxes', () => {
     expect(await coppice.sandboxes.list({ label: 'team=b' })).toEqual([]);
     await dev.update({ labels: { team: 'a', more: 'yes' } });
     expect((await dev.inspect()).labels).toEqual({ team: 'a', more: 'yes' });
+  });
+
+  test('of a list can be acted on, and are as plain data what the daemon said', async () => {
+    await using other = await coppice.sandboxes.create({ name: 'listed', labels: { team: 'listed' } });
+    const [listed] = await coppice.sandboxes.list({ label: 'team=listed' });
+    expect(listed).toMatchObject({ id: other.id, name: 'listed', state: 'running' });
+    expect((await listed!.exec('echo from a list')).stdout).toBe('from a list\n');
+    await listed!.files.write('/root/file', 'text');
+    const plain = JSON.parse(JSON.stringify(listed)) as object;
+    const { items } = (await (await rawFetch('/v1/sandboxes?label=team%3Dlisted')).json()) as {
+      items: object[];
+    };
+    expect(Object.keys(plain).sort()).toEqual(Object.keys(items[0]!).sort());
+    const job = await listed!.jobs.start('echo from a job; exit 3');
+    const seen: string[] = [];
+    for await (const { data } of job.follow()) seen.push(Buffer.from(data).toString());
+    expect(seen.join('')).toBe('from a job\n');
+    expect(await (await listed!.jobs.list())[0]!.wait()).toMatchObject({ exit_code: 3 });
+    await listed!.snapshot({ name: 'kept' });
+    const [snapshot] = await listed!.snapshots();
+    const { sandboxes } = await snapshot!.fork();
+    expect((await sandboxes[0]!.exec('cat /root/file')).stdout).toBe('text');
+    await sandboxes[0]!.destroy();
+    await snapshot!.delete();
+    expect(await listed!.snapshots()).toEqual([]);
+    const sleeper = await listed!.jobs.start('exec sleep 1000');
+    await sleeper.kill(9);
+    expect(await sleeper.wait()).toMatchObject({ signal: 9 });
   });
 
   test('have a token that reaches them and no other', async () => {

@@ -34,12 +34,33 @@ console.log(JSON.stringify({
 `;
 
 const typed = `
-import { Coppice, type Sandbox } from '@coppice/sdk';
+import {
+  Coppice, CoppiceError, type CreateOptions, type Diff, type ErrorCode, type Event, type ExecResult, type Forks, type Image,
+  type Job, type JobActions, type ListedSandbox, type Merged, type Sandbox, type SandboxInfo, type SandboxState,
+  type Snapshot, type SnapshotActions,
+} from '@coppice/sdk';
 const coppice = new Coppice();
 const sandbox: Sandbox = await coppice.sandboxes.create({ memory_mb: 1024 });
 const { exit_code, stdout } = await sandbox.exec(['true']);
 export const ended: number | null = exit_code;
 export const said: string = stdout;
+export const result: ExecResult = await sandbox.exec('true', { timeout_ms: 1000 });
+export const options: CreateOptions = { memory_mb: 64 };
+export const listed: ListedSandbox[] = await coppice.sandboxes.list();
+export const state: SandboxState = listed[0]!.state;
+export const info: SandboxInfo = listed[0]!;
+for (const one of listed) if (one.state === 'running') await one.stop();
+export const job: Job & JobActions = await sandbox.jobs.start('make');
+for await (const { stream, data } of job.follow()) console.log(stream, data.length);
+export const code: number | null = (await job.wait()).exit_code;
+await sandbox.waitForPort(80, { timeout_ms: 1000 });
+export const taken: Snapshot & SnapshotActions = await sandbox.snapshot();
+export const forks: Forks = await taken.fork({ count: 2 });
+export const merged: Merged = await sandbox.merge(forks.sandboxes[0]!, { prefer: 'theirs' });
+export const diff: Diff = await coppice.diff(forks.snapshot_id, sandbox.id);
+export const images: Image[] = await coppice.images.list();
+export const kind = (error: unknown): ErrorCode | undefined => (error instanceof CoppiceError ? error.code : undefined);
+export const happened = (event: Event): string => event.type;
 // @ts-expect-error An option that is not there is refused.
 await coppice.sandboxes.create({ memroy_mb: 1 });
 `;
@@ -77,13 +98,17 @@ describe('the packages, installed into an empty directory', () => {
     });
   });
 
-  test('has types that plain settings of TypeScript check', async () => {
+  test.each([
+    ['of Node', { module: 'nodenext', target: 'es2022' }],
+    [
+      'of a bundler',
+      { module: 'esnext', moduleResolution: 'bundler', target: 'esnext', lib: ['esnext', 'dom'] },
+    ],
+  ])('has types that plain settings %s check, and exports all of them', async (_of, plain) => {
     await writeFile(join(directory, 'typed.ts'), typed);
     const settings = {
       compilerOptions: {
-        module: 'nodenext',
-        target: 'es2022',
-        lib: ['es2022', 'esnext.disposable'],
+        ...plain,
         types: ['node'],
         typeRoots: [join(checkout, 'node_modules/@types')],
         strict: true,

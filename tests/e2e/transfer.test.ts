@@ -227,7 +227,7 @@ describe('checkpoints', skipFor(hasRunsc ? undefined : 'this machine has no runs
       details: { reason: 'incompatible_memory' },
     });
     expect(into.traces.snapshots()).toEqual(snapshots);
-    const taken = await into.client.snapshots.import(streamOf(foreign), { diskOnly: true, name: 'files' });
+    const taken = await into.client.snapshots.import(streamOf(foreign), { disk_only: true, name: 'files' });
     expect(taken).toMatchObject({ has_memory: false, memory_left_out: true, memory_bytes: null });
     expect(into.traces.memories()).not.toContain(taken.id);
     await using grown = await into.client.sandboxes.create({ from: taken.id });

@@ -145,7 +145,7 @@ class Walk {
       }
       case 'fork': {
         if (model.sandboxes.size >= mostSandboxes) return;
-        const { snapshotId: taken, sandboxes } = await sandbox.fork();
+        const { snapshot_id: taken, sandboxes } = await sandbox.fork();
         model.snapshotted(id, taken, { automatic: true });
         model.forked(taken, sandboxes[0]!.id);
         return;

@@ -31,7 +31,7 @@ export const pullImage = (cli: Cli, name: string, ifMissing = false): Promise<Im
   cli.out.during(`pulling ${name}`, (progress) => {
     const layers = new LayerSums();
     return cli.coppice.images.pull(name, {
-      ifMissing,
+      if_missing: ifMissing,
       signal: cli.signal,
       onLayer: (layer) => progress.update(layers.add(layer, ['done'])),
     });

@@ -55,13 +55,13 @@ describe('port forwards', () => {
   afterAll(() => daemon[Symbol.asyncDispose]());
 
   test('are waited for: until something listens there, and no longer than asked for', async () => {
-    const waited = sandbox.ports.wait(8181, { timeoutMs: 60_000 });
-    const refused = sandbox.ports.wait(8182, { timeoutMs: 100 });
+    const waited = sandbox.waitForPort(8181, { timeout_ms: 60_000 });
+    const refused = sandbox.waitForPort(8182, { timeout_ms: 100 });
     expect(await code(refused)).toBe('timeout');
     await sandbox.jobs.start(['perl', '-e', echoServer.replace('8080', '8181')]);
     expect(await waited).toMatchObject({ port: 8181 });
-    expect(await sandbox.ports.wait(8181, { timeoutMs: 0 })).toMatchObject({ port: 8181 });
-    expect(await code(sandbox.ports.wait(0))).toBe('invalid_argument');
+    expect(await sandbox.waitForPort(8181, { timeout_ms: 0 })).toMatchObject({ port: 8181 });
+    expect(await code(sandbox.waitForPort(0))).toBe('invalid_argument');
   });
 
   test('a port of the host reaches a server inside, though the sandbox has no network', async () => {
@@ -86,12 +86,12 @@ describe('port forwards', () => {
     const other = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => other.once('listening', resolve));
     const { port } = other.address() as { port: number };
-    expect(await code(sandbox.ports.forward(90, { hostPort: port }))).toBe('in_use');
+    expect(await code(sandbox.ports.forward(90, { host_port: port }))).toBe('in_use');
     other.close();
     const first = await sandbox.ports.forward(91);
     expect(await sandbox.ports.forward(91)).toEqual(first);
-    expect(await code(sandbox.ports.forward(92, { hostPort: first.host_port }))).toBe('in_use');
-    expect(await code(sandbox.ports.forward(93, { hostPort: 80 }))).toBe('invalid_argument');
+    expect(await code(sandbox.ports.forward(92, { host_port: first.host_port }))).toBe('in_use');
+    expect(await code(sandbox.ports.forward(93, { host_port: 80 }))).toBe('invalid_argument');
   });
 
   test('a forward that is asked for while its sandbox is destroyed is none', async () => {

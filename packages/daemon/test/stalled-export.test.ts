@@ -44,7 +44,7 @@ describe('an export that nobody reads on', () => {
   });
 
   test('keeps nobody from destroying what grew from its snapshot, which goes with the reader', async () => {
-    const { snapshotId, sandboxes } = await sandbox.fork();
+    const { snapshot_id: snapshotId, sandboxes } = await sandbox.fork();
     const reader = await stalled(snapshotId);
     await sandboxes[0]!.destroy();
     expect((await daemon.client.snapshots.list()).map(({ id }) => id)).toEqual([snapshotId]);

@@ -2,7 +2,7 @@ import type { Event, RouteResult } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Caller, CallOptions } from './connection/caller.ts';
 
-interface EventFilter extends CallOptions {
+export interface EventFilter extends CallOptions {
   /** Events after this sequence number; 0 for all that are kept. */
   readonly after?: number;
   readonly sandbox?: string;

@@ -7,7 +7,7 @@ type LayerEvent = Extract<PullEvent, { type: 'layer' }>;
 
 interface PullOptions extends CallOptions {
   /** Do nothing where there is an image of that name, as when a sandbox is made of it. */
-  readonly ifMissing?: boolean;
+  readonly if_missing?: boolean;
   /** How far each layer is. */
   readonly onLayer?: (layer: LayerEvent) => void;
 }
@@ -44,8 +44,8 @@ export class Images {
    * From a registry, by the name that docker knows it by. Where the name stands for another image there than here, that one
    * comes in under the name, and what stands on the old one stays on it.
    */
-  async pull(name: string, { ifMissing = false, signal, onLayer }: PullOptions = {}): Promise<Image> {
-    const body = { name, if_missing: ifMissing };
+  async pull(name: string, { if_missing = false, signal, onLayer }: PullOptions = {}): Promise<Image> {
+    const body = { name, if_missing };
     const events = this.#caller.events('pullImage', { body, signal });
     return (await lastEvent<PullEvent, 'image'>(events, 'image', (layer) => onLayer?.(layer))).image;
   }
@@ -90,12 +90,12 @@ export class Images {
   import(
     name: string | undefined,
     archive: UploadBody,
-    { sizeBytes, signal }: { readonly sizeBytes?: number } & CallOptions = {},
+    { size_bytes: uploadBytes, signal }: { readonly size_bytes?: number } & CallOptions = {},
   ): Promise<Image> {
     return this.#caller.call('importImage', {
       query: name === undefined ? {} : { name },
       upload: archive,
-      uploadBytes: sizeBytes,
+      uploadBytes,
       signal,
     });
   }

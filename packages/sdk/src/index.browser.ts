@@ -4,5 +4,5 @@ export { Coppice } from './browser/coppice.ts';
 export type { CallOptions } from './connection/caller.ts';
 export type { Progress } from './files/progress.ts';
 export type { OutputChunk, ProcessStream, StreamedChunk } from './process-stream.ts';
-export type { Sandbox } from './sandbox.ts';
 export type { TerminalSession } from './terminal-session.ts';
+export type * from './types.ts';

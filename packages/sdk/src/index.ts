@@ -11,5 +11,5 @@ export {
 } from './node/endpoint.ts';
 export { packContext } from './node/pack-context.ts';
 export type { OutputChunk, ProcessStream, StreamedChunk } from './process-stream.ts';
-export type { Sandbox } from './sandbox.ts';
 export type { TerminalSession } from './terminal-session.ts';
+export type * from './types.ts';

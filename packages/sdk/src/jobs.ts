@@ -22,20 +22,24 @@ export class Jobs {
     this.#sandbox = sandbox;
   }
 
-  start(command: CommandLine, { signal, ...rest }: JobOptions = {}): Promise<Job> {
-    return this.#caller.call('startJob', {
-      params: { sandbox: this.#sandbox },
-      body: { command, ...rest },
-      signal,
-    });
+  async start(command: CommandLine, { signal, ...rest }: JobOptions = {}): Promise<Job & JobActions> {
+    const body = { command, ...rest };
+    return this.#act(
+      await this.#caller.call('startJob', { params: { sandbox: this.#sandbox }, body, signal }),
+    );
   }
 
-  async list({ signal }: CallOptions = {}): Promise<Job[]> {
-    return (await this.#caller.call('listJobs', { params: { sandbox: this.#sandbox }, signal })).items;
+  async list({ signal }: CallOptions = {}): Promise<(Job & JobActions)[]> {
+    const { items } = await this.#caller.call('listJobs', { params: { sandbox: this.#sandbox }, signal });
+    return items.map((job) => this.#act(job));
   }
 
-  get(job: number, { signal }: CallOptions = {}): Promise<Job> {
-    return this.#caller.call('getJob', { params: { sandbox: this.#sandbox, job }, signal });
+  async get(job: number, { signal }: CallOptions = {}): Promise<Job & JobActions> {
+    return this.#act(await this.#caller.call('getJob', { params: { sandbox: this.#sandbox, job }, signal }));
+  }
+
+  #act(job: Job): Job & JobActions {
+    return Object.assign(new JobActions(this, job.id), job);
   }
 
   /** What was written after the cursor; with `wait_ms` it waits that long for something new. */
@@ -83,6 +87,31 @@ export class Jobs {
   async kill(job: number, signalNumber = 15, { signal }: CallOptions = {}): Promise<void> {
     const params = { sandbox: this.#sandbox, job };
     await this.#caller.call('signalJob', { params, body: { signal: signalNumber }, signal });
+  }
+}
+
+/** What can be done with a job that a call answered with. */
+export class JobActions {
+  readonly #jobs: Jobs;
+  readonly #job: number;
+
+  constructor(jobs: Jobs, job: number) {
+    this.#jobs = jobs;
+    this.#job = job;
+  }
+
+  /** The log from a cursor on, until the job ends. */
+  follow(options: { readonly cursor?: number } & CallOptions = {}): ReturnType<Jobs['follow']> {
+    return this.#jobs.follow(this.#job, options);
+  }
+
+  /** How it ended, once it has. */
+  wait(options: CallOptions = {}): Promise<Exit> {
+    return this.#jobs.wait(this.#job, options);
+  }
+
+  kill(signalNumber = 15, options: CallOptions = {}): Promise<void> {
+    return this.#jobs.kill(this.#job, signalNumber, options);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { PortForward, RouteResult } from '@coppice/protocol';
+import type { PortForward } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 
 /** Ports of the host that lead into one sandbox. */
@@ -11,32 +11,20 @@ export class Ports {
     this.#sandbox = sandbox;
   }
 
-  /** Without `hostPort` the daemon picks a free one. */
+  /** Without `host_port` the daemon picks a free one. */
   forward(
     guestPort: number,
-    { hostPort, signal }: { readonly hostPort?: number | undefined } & CallOptions = {},
+    { host_port, signal }: { readonly host_port?: number | undefined } & CallOptions = {},
   ): Promise<PortForward> {
     return this.#caller.call('forwardPort', {
       params: { sandbox: this.#sandbox },
-      body: { guest_port: guestPort, ...(hostPort === undefined ? {} : { host_port: hostPort }) },
+      body: { guest_port: guestPort, ...(host_port === undefined ? {} : { host_port }) },
       signal,
     });
   }
 
   async list({ signal }: CallOptions = {}): Promise<PortForward[]> {
     return (await this.#caller.call('listPorts', { params: { sandbox: this.#sandbox }, signal })).items;
-  }
-
-  /** Until something inside takes connections there; a minute unless told otherwise, then `timeout`. */
-  wait(
-    guestPort: number,
-    { timeoutMs, signal }: { readonly timeoutMs?: number | undefined } & CallOptions = {},
-  ): Promise<RouteResult<'waitForPort'>> {
-    return this.#caller.call('waitForPort', {
-      params: { sandbox: this.#sandbox, port: guestPort },
-      body: timeoutMs === undefined ? {} : { timeout_ms: timeoutMs },
-      signal,
-    });
   }
 
   async remove(guestPort: number, { signal }: CallOptions = {}): Promise<void> {

@@ -17,6 +17,7 @@ import type {
 } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import { lastEvent } from './connection/last-event.ts';
+import { type ExportOptions, exportSnapshot } from './export-snapshot.ts';
 import { Files } from './files/files.ts';
 import { Git } from './git.ts';
 import { Jobs } from './jobs.ts';
@@ -36,22 +37,17 @@ import type { ProcessStream } from './process-stream.ts';
 import { Terminals } from './terminals.ts';
 
 export interface Forks {
-  readonly snapshotId: string;
+  readonly snapshot_id: string;
   readonly sandboxes: Sandbox[];
   /** Forks that did not come to be; the others did. */
   readonly failures: RouteResult<'forkSandbox'>['failures'];
   /** Mounted directories of the host, which no fork has. */
-  readonly leftOut: readonly string[];
+  readonly left_out: readonly string[];
 }
 
 /** One sandbox. `await using` destroys it at the end of the block. */
 export class Sandbox implements AsyncDisposable {
   readonly id: string;
-  readonly files: Files;
-  readonly git: Git;
-  readonly jobs: Jobs;
-  readonly terminals: Terminals;
-  readonly ports: Ports;
   readonly #caller: Caller;
   readonly #params: { readonly sandbox: string };
   readonly #token: string | undefined;
@@ -67,11 +63,26 @@ export class Sandbox implements AsyncDisposable {
     this.#memoryNotice = (info as CreatedSandbox | undefined)?.memory_notice ?? undefined;
     this.id = ref;
     this.#params = { sandbox: ref };
-    this.files = new Files(caller, ref);
-    this.git = new Git(caller, ref);
-    this.jobs = new Jobs(caller, ref);
-    this.terminals = new Terminals(caller, ref);
-    this.ports = new Ports(caller, ref);
+  }
+
+  get files(): Files {
+    return new Files(this.#caller, this.id);
+  }
+
+  get git(): Git {
+    return new Git(this.#caller, this.id);
+  }
+
+  get jobs(): Jobs {
+    return new Jobs(this.#caller, this.id);
+  }
+
+  get terminals(): Terminals {
+    return new Terminals(this.#caller, this.id);
+  }
+
+  get ports(): Ports {
+    return new Ports(this.#caller, this.id);
   }
 
   /** Why checkpoint, pause and sleep will be refused, and what to do; known to whoever created it, where they will be. */
@@ -141,17 +152,19 @@ export class Sandbox implements AsyncDisposable {
     return this.#caller.call('destroySandbox', { params: this.#params, query, signal });
   }
 
-  snapshot({ signal, ...body }: SnapshotOptions = {}): Promise<TakenSnapshot> {
-    return this.#caller.call('createSnapshot', { params: this.#params, body, signal });
+  async snapshot({ signal, ...body }: SnapshotOptions = {}): Promise<TakenSnapshot & SnapshotActions> {
+    const taken = await this.#caller.call('createSnapshot', { params: this.#params, body, signal });
+    return snapshotOf(this.#caller, taken);
   }
 
   /** A snapshot with the memory of every process. */
-  checkpoint(options: Omit<SnapshotOptions, 'memory'> = {}): Promise<TakenSnapshot> {
+  checkpoint(options: Omit<SnapshotOptions, 'memory'> = {}): Promise<TakenSnapshot & SnapshotActions> {
     return this.snapshot({ ...options, memory: true });
   }
 
-  async snapshots({ signal }: CallOptions = {}): Promise<Snapshot[]> {
-    return (await this.#caller.call('listSandboxSnapshots', { params: this.#params, signal })).items;
+  async snapshots({ signal }: CallOptions = {}): Promise<(Snapshot & SnapshotActions)[]> {
+    const { items } = await this.#caller.call('listSandboxSnapshots', { params: this.#params, signal });
+    return items.map((snapshot) => snapshotOf(this.#caller, snapshot));
   }
 
   /** By id, or by name within this sandbox. What was there before is a snapshot too, unless it is to be discarded. */
@@ -185,6 +198,19 @@ export class Sandbox implements AsyncDisposable {
       signal,
     });
     return (await lastEvent<SwarmEvent, 'swarm'>(events, 'swarm', (event) => onEvent?.(event))).swarm;
+  }
+
+  /** Until something inside takes connections on that port; a minute unless told otherwise, then `timeout`. */
+  waitForPort(
+    port: number,
+    { timeout_ms, signal }: { readonly timeout_ms?: number | undefined } & CallOptions = {},
+  ): Promise<RouteResult<'waitForPort'>> {
+    const params = { ...this.#params, port };
+    return this.#caller.call('waitForPort', {
+      params,
+      body: timeout_ms === undefined ? {} : { timeout_ms },
+      signal,
+    });
   }
 
   async setNetwork(policy: RouteBody<'setNetwork'>, { signal }: CallOptions = {}): Promise<this> {
@@ -235,9 +261,52 @@ export class Sandbox implements AsyncDisposable {
   }
 }
 
+/** A sandbox as a list has it: what is known of it, and all that can be done with it. */
+export type ListedSandbox = Sandbox & SandboxInfo;
+
+export const listedSandbox = (caller: Caller, info: SandboxInfo): ListedSandbox => {
+  const sandbox = new Sandbox(caller, info.id, info);
+  for (const [key, value] of Object.entries(info))
+    Object.defineProperty(sandbox, key, { value, enumerable: true });
+  return sandbox as ListedSandbox;
+};
+
 export const forksOf = (caller: Caller, forked: RouteResult<'forkSandbox'>): Forks => ({
-  snapshotId: forked.snapshot_id,
+  snapshot_id: forked.snapshot_id,
   sandboxes: forked.forks.map((info) => new Sandbox(caller, info.id, info)),
   failures: forked.failures,
-  leftOut: forked.left_out,
+  left_out: forked.left_out,
 });
+
+/** What can be done with a snapshot that a call answered with; `coppice.snapshots` does the same by reference. */
+export class SnapshotActions {
+  readonly #caller: Caller;
+  readonly #id: string;
+
+  constructor(caller: Caller, id: string) {
+    this.#caller = caller;
+    this.#id = id;
+  }
+
+  async fork({ signal, ...body }: RouteBody<'forkSnapshot'> & CallOptions = {}): Promise<Forks> {
+    const params = { snapshot: this.#id };
+    return forksOf(this.#caller, await this.#caller.call('forkSnapshot', { params, body, signal }));
+  }
+
+  /** Keeps an automatic one for good; gives any another name or note. */
+  async keep({ signal, ...body }: RouteBody<'updateSnapshot'> & CallOptions = {}): Promise<Snapshot> {
+    return this.#caller.call('updateSnapshot', { params: { snapshot: this.#id }, body, signal });
+  }
+
+  async delete({ signal }: CallOptions = {}): Promise<void> {
+    await this.#caller.call('deleteSnapshot', { params: { snapshot: this.#id }, signal });
+  }
+
+  /** One file that `coppice.snapshots.import` takes in, on this machine or another. */
+  export(options: ExportOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
+    return exportSnapshot(this.#caller, this.#id, options);
+  }
+}
+
+export const snapshotOf = <T extends Snapshot>(caller: Caller, snapshot: T): T & SnapshotActions =>
+  Object.assign(new SnapshotActions(caller, snapshot.id), snapshot);

@@ -1,15 +1,8 @@
-import type {
-  PrepareEvent,
-  RouteBody,
-  RouteQuery,
-  Sandbox as SandboxInfo,
-  Snapshot,
-  UsageEntry,
-} from '@coppice/protocol';
+import type { PrepareEvent, RouteBody, RouteQuery, Snapshot, UsageEntry } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import { lastEvent } from './connection/last-event.ts';
 import type { CreateOptions } from './options.ts';
-import { Sandbox } from './sandbox.ts';
+import { type ListedSandbox, listedSandbox, Sandbox } from './sandbox.ts';
 
 export type PrepareOptions = Omit<RouteBody<'prepareSandbox'>, 'name'> &
   CallOptions & { readonly onProgress?: (message: string) => void };
@@ -44,8 +37,9 @@ export class Sandboxes {
     return { sandbox: new Sandbox(this.#caller, sandbox.id, sandbox), snapshot, reused };
   }
 
-  async list({ signal, ...query }: RouteQuery<'listSandboxes'> & CallOptions = {}): Promise<SandboxInfo[]> {
-    return (await this.#caller.call('listSandboxes', { query, signal })).items;
+  async list({ signal, ...query }: RouteQuery<'listSandboxes'> & CallOptions = {}): Promise<ListedSandbox[]> {
+    const { items } = await this.#caller.call('listSandboxes', { query, signal });
+    return items.map((info) => listedSandbox(this.#caller, info));
   }
 
   /** What they use now: processor, memory, disk and processes; cheap enough for every second. */

@@ -1,15 +1,8 @@
 import type { Imported, RouteBody, RouteQuery, Snapshot } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { UploadBody } from './connection/transport.ts';
-import { type Forks, forksOf } from './sandbox.ts';
-
-export interface ExportOptions extends CallOptions {
-  readonly memory?: boolean;
-  readonly image?: boolean;
-  readonly env?: boolean;
-}
-
-const flag = (on: boolean): 'true' | 'false' => (on ? 'true' : 'false');
+import { type ExportOptions, exportSnapshot, flag } from './export-snapshot.ts';
+import { type Forks, forksOf, type SnapshotActions, snapshotOf } from './sandbox.ts';
 
 /** Snapshots of all sandboxes, also of those that are gone. References: an id, or `sandbox:name`. */
 export class Snapshots {
@@ -19,12 +12,16 @@ export class Snapshots {
     this.#caller = caller;
   }
 
-  async list({ signal, ...query }: RouteQuery<'listSnapshots'> & CallOptions = {}): Promise<Snapshot[]> {
-    return (await this.#caller.call('listSnapshots', { query, signal })).items;
+  async list({
+    signal,
+    ...query
+  }: RouteQuery<'listSnapshots'> & CallOptions = {}): Promise<(Snapshot & SnapshotActions)[]> {
+    const { items } = await this.#caller.call('listSnapshots', { query, signal });
+    return items.map((snapshot) => snapshotOf(this.#caller, snapshot));
   }
 
-  get(snapshot: string, { signal }: CallOptions = {}): Promise<Snapshot> {
-    return this.#caller.call('getSnapshot', { params: { snapshot }, signal });
+  async get(snapshot: string, { signal }: CallOptions = {}): Promise<Snapshot & SnapshotActions> {
+    return snapshotOf(this.#caller, await this.#caller.call('getSnapshot', { params: { snapshot }, signal }));
   }
 
   /** Keeps an automatic one for good; gives any another name or note. */
@@ -53,27 +50,23 @@ export class Snapshots {
    * One file that `import` takes in on this machine or another: with the memory of a checkpoint and with its image unless
    * told otherwise, without the values of its environment unless asked for.
    */
-  export(
-    snapshot: string,
-    { memory = true, image = true, env = false, signal }: ExportOptions = {},
-  ): AsyncGenerator<Uint8Array, void, undefined> {
-    const query = { memory: flag(memory), image: flag(image), env: flag(env) };
-    return this.#caller.bytes('exportSnapshot', { params: { snapshot }, query, signal });
+  export(snapshot: string, options: ExportOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
+    return exportSnapshot(this.#caller, snapshot, options);
   }
 
   import(
     file: UploadBody,
     options: {
       readonly name?: string;
-      readonly diskOnly?: boolean;
-      readonly sizeBytes?: number;
+      readonly disk_only?: boolean;
+      readonly size_bytes?: number;
     } & CallOptions = {},
   ): Promise<Imported> {
-    const { name, diskOnly = false, sizeBytes, signal } = options;
+    const { name, disk_only = false, size_bytes: uploadBytes, signal } = options;
     return this.#caller.call('importSnapshot', {
-      query: { ...(name === undefined ? {} : { name }), disk_only: flag(diskOnly) },
+      query: { ...(name === undefined ? {} : { name }), disk_only: flag(disk_only) },
       upload: file,
-      uploadBytes: sizeBytes,
+      uploadBytes,
       signal,
     });
   }

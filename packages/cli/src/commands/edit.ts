@@ -67,7 +67,7 @@ export const define: DefineCommand = (program, cli) => {
       }
       if (options.old !== undefined && options.new !== undefined) {
         const edited = await sandbox.files.edit(place.path, options.old, options.new, {
-          replaceAll: options.all === true,
+          replace_all: options.all === true,
           signal: cli.signal,
         });
         cli.out.result(edited, () => `replaced ${edited.replacements} in ${edited.path}`);

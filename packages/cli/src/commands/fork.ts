@@ -99,12 +99,12 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (source: string, name: string | undefined, given: Options) => {
       const options = checked(given);
       const forks = await cli.out.during('forking', () => grow(cli, source, name, options));
-      noteLeftOut(cli, forks.leftOut);
+      noteLeftOut(cli, forks.left_out);
       const value = {
-        snapshot_id: forks.snapshotId,
+        snapshot_id: forks.snapshot_id,
         forks: forks.sandboxes.map(({ info }) => info),
         failures: forks.failures,
-        left_out: forks.leftOut,
+        left_out: forks.left_out,
       };
       if (options.run === undefined)
         cli.out.result(value, () => forks.sandboxes.map((fork) => fork.name).join('\n'));

@@ -45,7 +45,7 @@ const importImage = async (cli: Cli, path: string, name: string | undefined): Pr
     path,
     'Name a directory, an archive, or - for standard input.',
   );
-  const size = sizeBytes === undefined ? {} : { sizeBytes };
+  const size = sizeBytes === undefined ? {} : { size_bytes: sizeBytes };
   return cli.out.during(`importing ${path}`, (progress) => {
     const archive = counted(stream, (done) =>
       progress.update({ done, ...(sizeBytes === undefined ? {} : { total: sizeBytes }) }),

@@ -25,8 +25,8 @@ export const define: DefineCommand = (program, cli) => {
           ),
           {
             ...(name === undefined ? {} : { name }),
-            ...(sizeBytes === undefined ? {} : { sizeBytes }),
-            diskOnly,
+            ...(sizeBytes === undefined ? {} : { size_bytes: sizeBytes }),
+            disk_only: diskOnly,
             signal: cli.signal,
           },
         ),

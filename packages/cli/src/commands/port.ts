@@ -40,7 +40,7 @@ export const define: DefineCommand = (program, cli) => {
         await ports.remove(port, { signal });
         cli.out.result({ removed: port }, () => `port ${port} is no longer forwarded`);
       } else {
-        const forward = await ports.forward(port, { hostPort, signal });
+        const forward = await ports.forward(port, { host_port: hostPort, signal });
         cli.out.result(forward, () => forward.url);
       }
     });

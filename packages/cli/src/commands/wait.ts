@@ -27,7 +27,7 @@ export const define: DefineCommand = (program, cli) => {
       const sandbox = cli.coppice.sandboxes.at(ref);
       const reached = await cli.out.during('waiting', () =>
         Promise.all(
-          ports.map((port) => sandbox.ports.wait(port, { timeoutMs: timeout, signal: cli.signal })),
+          ports.map((port) => sandbox.waitForPort(port, { timeout_ms: timeout, signal: cli.signal })),
         ),
       );
       cli.out.result(reached, () =>

@@ -18,7 +18,7 @@ interface WriteOptions extends CallOptions {
   /** Make the directories above it; default true. */
   readonly parents?: boolean;
   /** Of a stream, when it is known. */
-  readonly sizeBytes?: number;
+  readonly size_bytes?: number;
 }
 interface TransferOptions extends CallOptions {
   readonly onProgress?: Progress;
@@ -54,12 +54,12 @@ export class Files {
 
   /** Readers see the old or the new file, never half of one. */
   write(path: string, data: FileData, options: WriteOptions = {}): Promise<RouteResult<'writeFile'>> {
-    const { signal, sizeBytes, parents, ...rest } = options;
+    const { signal, size_bytes: uploadBytes, parents, ...rest } = options;
     return this.#caller.call('writeFile', {
       params: this.#params,
       query: { path, ...rest, ...(parents === undefined ? {} : { parents: parents ? 'true' : 'false' }) },
       upload: typeof data === 'string' ? bytesOfText(data) : data,
-      uploadBytes: sizeBytes,
+      uploadBytes,
       signal,
     });
   }
@@ -68,9 +68,9 @@ export class Files {
     path: string,
     oldString: string,
     newString: string,
-    { replaceAll = false, signal }: { readonly replaceAll?: boolean } & CallOptions = {},
+    { replace_all = false, signal }: { readonly replace_all?: boolean } & CallOptions = {},
   ): Promise<RouteResult<'editFile'>> {
-    const body = { path, old_string: oldString, new_string: newString, replace_all: replaceAll };
+    const body = { path, old_string: oldString, new_string: newString, replace_all };
     return this.#caller.call('editFile', { params: this.#params, body, signal });
   }
 
