@@ -10,7 +10,8 @@ needs=(
   attr:setfattr
   libcap2-bin:setcap
   procps:ps
-  python3:python3       # programs inside sandboxes
+  python3:python3       # programs inside sandboxes, and the Python client
+  python3-pip:/usr/lib/python3/dist-packages/pip/__init__.py
   jq:jq                 # the shell loops of the workspace guide
   openssl:openssl       # a certificate for a daemon behind TLS
   skopeo:skopeo         # what others make of images, to compare with

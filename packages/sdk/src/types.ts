@@ -8,7 +8,14 @@ export type { ExportOptions } from './export-snapshot.ts';
 export type { Files } from './files/files.ts';
 export type { Repositories } from './forge.ts';
 export type { Budgets, Secrets } from './gateway.ts';
-export type { Git } from './git.ts';
+export type {
+  Git,
+  GitCloneOptions,
+  GitCommitOptions,
+  GitDiffOptions,
+  GitPushOptions,
+  MergeCommitsOptions,
+} from './git.ts';
 export type { Guardian } from './guardian.ts';
 export type { Images } from './images.ts';
 export type { JobActions, Jobs } from './jobs.ts';
@@ -16,20 +23,23 @@ export type { Notes } from './notes.ts';
 export type {
   CommandLine,
   CreateOptions,
+  DiffOptions,
   ExecOptions,
   ForkOptions,
   JobOptions,
   MergeOptions,
+  PatchOptions,
   ProcessOptions,
   RestoreOptions,
   SnapshotOptions,
+  SwarmOptions,
   TerminalOptions,
 } from './options.ts';
 export type { Ports } from './ports.ts';
 export type { Production, Projects } from './projects.ts';
 export type { Runs } from './runs.ts';
 export type { Forks, ListedSandbox, Sandbox, SnapshotActions } from './sandbox.ts';
-export type { Sandboxes } from './sandboxes.ts';
+export type { Prepared, PrepareOptions, Sandboxes } from './sandboxes.ts';
 export type { Sessions } from './sessions.ts';
 export type { Snapshots } from './snapshots.ts';
 export type { Strays } from './strays.ts';
