@@ -100,6 +100,25 @@ describe('a run of a program', () => {
     await sandbox.destroy();
   });
 
+  test('of an agent with a protocol of its own lets no program beside it take messages', async () => {
+    await using sandbox = await coppice.sandboxes.create();
+    await sandbox.files.write(
+      '/opt/coppice/agents/bin/goose',
+      '#!/bin/sh\necho "$COPPICE_RUN_TOKEN" > /root/token\nexec sleep 600\n',
+      { mode: '755' },
+    );
+    const run = await coppice.runs.start({ task: 'wait', agent: 'goose', sandbox: sandbox.id });
+    await eventually('it runs', async () => (await sandbox.exec('test -s /root/token')).exit_code === 0);
+    await coppice.runs.tell(run.id, 'for the agent alone');
+    const token = (await sandbox.exec('cat /root/token')).stdout.trim();
+    expect(await inside(token, 'GET', '/v1/run/messages')).toMatchObject({
+      status: 409,
+      body: { code: 'wrong_state', hint: expect.stringContaining('`command`') },
+    });
+    expect((await coppice.runs.messages(run.id))[0]).not.toMatchObject({ state: 'delivered' });
+    await coppice.runs.stop(run.id);
+  });
+
   test('reports events, fetches messages and says that it is done with its own token, and reaches nothing else', async () => {
     const told = 'echo $COPPICE_RUN_TOKEN; sleep 600';
     const [one, two] = await Promise.all([

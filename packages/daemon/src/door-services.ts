@@ -3,7 +3,7 @@ import type { Services } from './services.ts';
 
 /**
  * A service as callers on another machine would see it: every call answers later, as a promise or a stream. Rooms of one
- * daemon call each other directly; only what is behind this type may be elsewhere (ADR 0014).
+ * daemon call each other directly; only what is behind this type may be elsewhere (ADR 0016).
  */
 type Remote<T> = {
   readonly [K in keyof T]: T[K] extends (...args: infer A) => infer R

@@ -41,7 +41,10 @@ export type RunOutcome = z.infer<typeof runOutcomeSchema>;
 /** A profile: which program it is and how it is driven. `command` is any program; `scripted` plays without a key. */
 export const agentNameSchema = z
   .string()
-  .regex(/^[a-z][a-z0-9-]{0,31}$/, 'must be the name of an agent: `coppice agent doctor` lists them');
+  .regex(
+    /^[a-z][a-z0-9-]{0,31}$/,
+    'must be the name of an agent, such as `codex`, `goose`, `pi` or `command`',
+  );
 export const adapterNameSchema = z.enum(['command', 'acp', 'pi']);
 export type AdapterName = z.infer<typeof adapterNameSchema>;
 

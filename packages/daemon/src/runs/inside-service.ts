@@ -1,3 +1,4 @@
+import { profiles } from '@coppice/agents';
 import {
   bodyFields,
   CoppiceError,
@@ -95,6 +96,7 @@ export class InsideService {
     signal: AbortSignal,
   ): Promise<InsideMessage[]> {
     this.#limits.messages.take(runId);
+    this.#refuseWhereAdapterDelivers(runId);
     const deadlineMs = this.#parts.now() + wait_s * 1000;
     for (;;) {
       const found = this.#fetch(runId, after);
@@ -103,6 +105,15 @@ export class InsideService {
         return found;
       await this.#change(runId, leftMs, signal);
     }
+  }
+
+  /** A program beside such an agent could claim messages that the agent has not seen. */
+  #refuseWhereAdapterDelivers(runId: string): void {
+    const { agent } = this.#parts.log.get(runId).spec;
+    if (profiles[agent]?.adapter === 'command') return;
+    throw new CoppiceError('wrong_state', `messages of this run reach ${agent} through its own protocol`, {
+      hint: 'Only programs that run as the agent `command` fetch their messages.',
+    });
   }
 
   #fetch(runId: string, after: number): InsideMessage[] {

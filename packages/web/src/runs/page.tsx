@@ -68,7 +68,6 @@ const List = () => {
         <section class="empty">
           <h2>No runs yet</h2>
           <p>A run is an agent at work on a task in a sandbox. Each of its steps can be gone back to.</p>
-          <Command text="coppice agent doctor" />
           <Command text={"coppice agent start --task 'count to ten' -- sh -c 'seq 10'"} />
         </section>
       </>
