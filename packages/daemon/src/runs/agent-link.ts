@@ -190,8 +190,9 @@ export class AgentLink {
         }),
       );
     } catch (error) {
-      // The agent has ended meanwhile; whoever reads its output finds that.
-      if (error instanceof CoppiceError && ['not_found', 'wrong_state'].includes(error.code)) return [];
+      // The agent has ended meanwhile, which its output tells; or an older version started the sandbox, and cannot look.
+      const passing = ['not_found', 'wrong_state', 'unsupported'];
+      if (error instanceof CoppiceError && passing.includes(error.code)) return [];
       throw error;
     }
   }
