@@ -127,7 +127,8 @@ describe('the agent, against a hostile host', () => {
       Buffer.alloc(64, 0xff),
       string('relative'),
       Buffer.concat([u32(5), Buffer.from('/a\0bc'), Buffer.of(0)]),
-      Buffer.concat([u32(0), Buffer.of(1)]),
+      // Neither the end of an empty text nor a signal.
+      Buffer.concat([u32(0), Buffer.of(0xff)]),
     ];
     const operations = Array.from({ length: 30 }, (_, i) => i).filter((op) => op !== hostnameOperation);
     const requests = bodies.flatMap((body, b) => operations.map((op) => request(1 + b * 100 + op, op, body)));
