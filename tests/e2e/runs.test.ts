@@ -117,6 +117,7 @@ describe('a run of a program', () => {
     });
     expect((await coppice.runs.messages(run.id))[0]).not.toMatchObject({ state: 'delivered' });
     await coppice.runs.stop(run.id);
+    await coppice.runs.remove(run.id);
   });
 
   test('reports events, fetches messages and says that it is done with its own token, and reaches nothing else', async () => {
