@@ -44,6 +44,7 @@ const freeText = new Set([
   ],
   ...['content', 'query', 'search', 'replace', 'value'],
   ...['title', 'body', 'text', 'description', 'message', 'reason', 'hypothesis', 'status', 'url'],
+  ...['commands', 'git_url', 'author_name', 'author_email'],
 ]);
 /** Names of projects and what belongs to them are titles in a database, as people write them; nothing is found by them on a disk. */
 const titles = new Set([
@@ -164,7 +165,7 @@ describe('`..`', () => {
             const what = `${name} ${field.name}=${climb}`;
             const answer = await send(route, {}, query, body);
             judge(answer, what);
-            if (!['path', 'from', 'to', 'cwd', 'sandbox', 'type', 'folder'].includes(field.name))
+            if (!['path', 'file', 'from', 'to', 'cwd', 'sandbox', 'type', 'folder'].includes(field.name))
               if (answer.status !== 400) taken.add(`${name} ${field.name}`);
             tried += 1;
           }

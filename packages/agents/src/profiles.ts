@@ -44,7 +44,7 @@ const pi: PiProfile = {
     }),
   },
   model: 'claude-sonnet-4-5',
-  memoryMb: 1024,
+  memoryMb: 2048,
   permissions: 'allow',
 };
 

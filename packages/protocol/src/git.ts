@@ -36,6 +36,8 @@ const gitWord = z
   .max(1024)
   .refine(notAnOption, 'must not start with `-`')
   .refine(hasNoUselessPassword, 'must not hold a password: only https and http take one');
+/** Git itself has no name with `..` in it. */
+const gitName = gitWord.refine((name) => !name.includes('..'), 'must not hold `..`');
 const timeoutMs = z.int().min(100).max(86_400_000);
 
 /** Where to clone from. A password in it is used once and stored nowhere. */
@@ -49,7 +51,7 @@ export const gitCloneSchema = z.strictObject({
   url: gitUrlSchema,
   /** Directory to clone into. */
   path: repository,
-  branch: gitWord.optional(),
+  branch: gitName.optional(),
   /** Only that many of the newest commits. */
   depth: z.int().min(1).optional(),
   timeout_ms: timeoutMs.default(300_000),
@@ -86,9 +88,9 @@ export type GitCommitted = z.infer<typeof gitCommittedSchema>;
 
 export const gitPushSchema = z.strictObject({
   path: repository,
-  remote: gitWord.default('origin'),
+  remote: gitName.default('origin'),
   /** The current one where it is left out. */
-  branch: gitWord.optional(),
+  branch: gitName.optional(),
   /** Replaces what the remote has, commits of others included. */
   force: z.boolean().default(false),
   set_upstream: z.boolean().default(false),

@@ -99,7 +99,9 @@ export const forkedSchema = z.object({
 export type Forked = z.infer<typeof forkedSchema>;
 
 /** An absolute path and what is below it, or a name (`*` is any letters in it) for all that is so called. */
-const excludeSchema = guestPathSchema.describe('An absolute path, or a name such as node_modules or *.log.');
+const excludeSchema = guestPathSchema
+  .refine((path) => !path.split('/').includes('..'), 'must not hold `..`')
+  .describe('An absolute path, or a name such as node_modules or *.log.');
 /** One, or several. */
 const several = (schema: typeof guestPathSchema) =>
   z.union([schema.transform((one) => [one]), z.array(schema).max(1000)]).optional();

@@ -298,7 +298,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   streamRunEvents: async ({ params, query, lastEventId, signal }) => {
     const after =
       lastEventId !== undefined && /^\d{1,15}$/.test(lastEventId) ? Number(lastEventId) : query.after;
-    return numbered(services.runs.follow(params.run, { ...query, after }, signal));
+    return numbered(await services.runs.follow(params.run, { ...query, after }, signal));
   },
   getTrajectory: ({ params, query }) => services.runs.trajectory(params.run, query),
   readRunBody: async ({ params }) => {

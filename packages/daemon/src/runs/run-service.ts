@@ -233,11 +233,11 @@ export class RunService {
   }
 
   /** From after that number on, without a gap, until the signal. */
-  follow(
+  async follow(
     ref: string,
     { after, types }: { readonly after: number; readonly types?: string | undefined },
     signal: AbortSignal,
-  ): AsyncIterable<RunEvent> {
+  ): Promise<AsyncIterable<RunEvent>> {
     return this.#parts.log.follow(this.find(ref).id, after, types?.split(','), signal);
   }
 

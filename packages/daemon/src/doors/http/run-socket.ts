@@ -14,7 +14,7 @@ export const followRuns = async (runs: DoorServices['runs'], socket: MessageSock
   };
   const follow = async (id: string, after: number, types: string | undefined, signal: AbortSignal) => {
     try {
-      for await (const event of runs.follow(id, { after, types }, signal))
+      for await (const event of await runs.follow(id, { after, types }, signal))
         await say({ type: 'event', event });
     } catch (error) {
       if (!signal.aborted && socket.isOpen) throw error;
