@@ -292,10 +292,9 @@ describe('a daemon that is killed', () => {
     await nothingUnknown();
   }
 
-  // Those that only a driver with memory comes to are walked in memory-kill-points.test.ts, those of runs, of the talk with an agent and of the forge in
-  // run-kill-points.test.ts, tests/agents and forge-kill-points.test.ts.
+  // Other files walk the rest: memory-kill-points.test.ts, run-kill-points.test.ts, forge-kill-points.test.ts and branch-kill-points.test.ts.
   const ofAnyDriver = killPoints.filter(
-    (point) => !/^checkpoint\.|memory-written$|^run\.|^forge-|^branch-/.test(point),
+    (point) => !/^checkpoint\.|memory-written$|^run\.|^talk\.|^forge-|^branch-/.test(point),
   );
   test.each(ofAnyDriver)('at %s leaves the old or the new state, and nothing else', (point) =>
     walk(point, scenes[point.slice(0, point.lastIndexOf('.'))]!),

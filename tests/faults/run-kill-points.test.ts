@@ -68,4 +68,34 @@ describe('a daemon that is killed while a run goes on', () => {
     await runs.stop(name);
     await runs.remove(name);
   });
+
+  /** Speaks the Agent Client Protocol, and writes down each prompt that it gets. */
+  const player = `#!/bin/bash
+while read -r line; do
+  [[ $line =~ '"id":'([0-9]+) ]] && id=\${BASH_REMATCH[1]}
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":1,"agentInfo":{"name":"player","version":"1.0"}}' ;;
+    *'"session/new"'*) result='{"sessionId":"s1"}' ;;
+    *'"session/prompt"'*) echo prompted >> /root/prompts; result='{"stopReason":"end_turn"}' ;;
+    *) result='{}' ;;
+  esac
+  echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done
+`;
+  const ofTalks = killPoints.filter((point) => point.startsWith('talk.'));
+  test.each(ofTalks)('at %s: the agent is told its task once, and the run ends', async (point) => {
+    const { runs, sandboxes } = daemon.client;
+    const name = point.replace('.', '-');
+    const sandbox = await sandboxes.create({ name });
+    await sandbox.files.write('/opt/coppice/agents/bin/goose', player, { mode: '755' });
+    daemon.armKillPoint(point);
+    await runs.start({ name, task: 'say nothing', agent: 'goose', sandbox: sandbox.id }).catch(() => {});
+    expect((await daemon.exited).signal).toBe('SIGKILL');
+    daemon.disarm();
+    await daemon.restart();
+    expect(await runs.wait(name)).toMatchObject({ state: 'completed', outcome: 'succeeded', attempt: 1 });
+    expect((await sandboxes.at(name).exec('cat /root/prompts')).stdout).toBe('prompted\n');
+    await runs.remove(name);
+    await sandboxes.at(name).destroy();
+  });
 });
