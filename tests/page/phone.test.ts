@@ -40,11 +40,13 @@ afterAll(async () => {
 /** Nothing is cut off at the side: a page that is wider than the screen would scroll. */
 const expectToFit = async (page: Page): Promise<void> => {
   const tooWide = await page.evaluate(() => {
-    const limit = document.documentElement.clientWidth;
-    if (document.documentElement.scrollWidth <= limit) return [];
-    return [...document.querySelectorAll('main *')]
-      .filter((element) => element.getBoundingClientRect().right > limit)
+    const { clientWidth, scrollWidth } = document.documentElement;
+    if (scrollWidth <= clientWidth) return [];
+    const elements = [...document.querySelectorAll('body *')]
+      .filter((element) => element.getBoundingClientRect().right > clientWidth)
       .map((element) => `${element.tagName}.${element.className}`);
+    // The width itself too: whatever makes the page wide, the list is not empty.
+    return [`${scrollWidth} px`, ...elements];
   });
   expect(tooWide, page.url()).toEqual([]);
 };

@@ -20,25 +20,21 @@ const targets = jvsRows.flatMap((row) =>
   })),
 );
 
-const whereMeasured = skipFor(
-  results === undefined
-    ? 'there is no bench/jvs/results.json yet; commit one from `npm run bench:workspaces` on a quiet machine'
+const unmeasured = targets.filter(({ value }) => value === undefined).length;
+const whereAllMeasured = skipFor(
+  unmeasured > 0
+    ? `${unmeasured} of ${targets.length} targets are not measured: run \`npm run bench:workspaces\` on a quiet machine and commit what it writes`
     : undefined,
 );
 
 describe('the committed benchmark of workspaces', () => {
-  it(
-    'has a finding for every target, but for those that are known not to be measured yet',
-    whereMeasured,
-    () => {
-      const missing = targets.filter(({ value }) => value === undefined).map(({ key }) => key);
-      expect(missing.filter((key) => !knownMisses[key]?.startsWith('not measured'))).toEqual([]);
-      const measured = targets.filter(({ value }) => value !== undefined).map(({ key }) => key);
-      expect(measured.filter((key) => knownMisses[key]?.startsWith('not measured'))).toEqual([]);
-    },
-  );
+  it('has a finding for every target, and calls none of them unmeasured', whereAllMeasured, () => {
+    expect(targets.length).toBeGreaterThan(0);
+    expect(Object.values(knownMisses).filter((reason) => reason.startsWith('not measured'))).toEqual([]);
+  });
 
-  it('misses no target by more than half, but for the known misses', whereMeasured, () => {
+  it('misses no target by more than half, but for the known misses', () => {
+    expect(unmeasured).toBeLessThan(targets.length);
     const lost = targets
       .filter(({ key }) => knownMisses[key] === undefined)
       .filter(({ target, value }) => value !== undefined && isLost(target, value))
