@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestTotals } from './test-totals.ts';
 
-/** A row of SPECIFICATION.md: a promise, and the test that holds it. */
+/** A row of a table, such as those of SPECIFICATION.md: a promise, and the test that holds it. */
 export interface Promised {
   readonly number: string;
   /** Undefined where the row names no test in the form `file` › title. */
@@ -19,8 +19,8 @@ export interface Judgement {
   readonly unheld: readonly string[];
 }
 
-export const readPromises = (repository: string): readonly Promised[] =>
-  readFileSync(join(repository, 'SPECIFICATION.md'), 'utf8')
+export const readPromises = (repository: string, document = 'SPECIFICATION.md'): readonly Promised[] =>
+  readFileSync(join(repository, document), 'utf8')
     .split('\n')
     .flatMap((line) => {
       const number = /^\| ([A-Z]+\d+) \|/.exec(line)?.[1];

@@ -5,9 +5,13 @@ import { judge, readPromises } from '../../scripts/testing/promises.ts';
 
 const repository = join(import.meta.dirname, '..', '..');
 
-test('every promise names a test that exists', () => {
-  const promises = readPromises(repository);
-  expect(promises.length).toBeGreaterThan(0);
+test.each([
+  ['SPECIFICATION.md', 1],
+  // Nine phases and 85 tests.
+  ['docs/agents-plan.md', 94],
+])('every promise of %s names a test that exists', (document, least) => {
+  const promises = readPromises(repository, document);
+  expect(promises.length).toBeGreaterThanOrEqual(least);
   const numbers = promises.map(({ number }) => number);
   expect(numbers).toEqual([...new Set(numbers)]);
   const unheld = promises.filter(({ heldBy }) => {

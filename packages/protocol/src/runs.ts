@@ -202,6 +202,7 @@ const messageTextSchema = z
   .string()
   .min(1)
   .max(16_384)
+  .refine((text) => text.trim() !== '', 'must say something')
   .refine((text) => !/[\x00-\x08\x0b-\x1f\x7f]/.test(text), 'holds control characters');
 
 export const tellRunSchema = z.strictObject({
