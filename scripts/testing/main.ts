@@ -7,7 +7,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CheckOutcome, runChecks } from './checks.ts';
 import { findLeftovers } from './leftovers.ts';
-import { type Judgement, judge, readPromises } from './promises.ts';
+import { type Judgement, judge, readPromises, readThreats } from './promises.ts';
 import { RunHomes } from './run-homes.ts';
 import { Temporary } from './temporary.ts';
 import type { TestTotals } from './test-totals.ts';
@@ -76,7 +76,7 @@ const totals: TestTotals = isChecksOnly
 
 /** Only of a run of all tests: one of some says nothing about the promises of the others. */
 const judgement: Judgement | undefined =
-  isChecksOnly || isTestsOnly ? undefined : judge(readPromises('.'), totals);
+  isChecksOnly || isTestsOnly ? undefined : judge([...readPromises('.'), ...readThreats('.')], totals);
 
 const passed = outcomes.filter((outcome) => outcome.passed).length + totals.passed.length;
 const failed = [

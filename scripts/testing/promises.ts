@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestTotals } from './test-totals.ts';
 
-/** A row of a table, such as those of SPECIFICATION.md: a promise, and the test that holds it. */
+/** A row of a table, such as those of SPECIFICATION.md and of the threat model: a promise, and the test that holds it. */
 export interface Promised {
+  /** Its number, or for a row of the threat model the file and line: `docs/threat-model.md:21`. */
   readonly number: string;
   /** Undefined where the row names no test in the form `file` › title. */
   readonly heldBy?: { readonly file: string; readonly title: string };
@@ -19,15 +20,33 @@ export interface Judgement {
   readonly unheld: readonly string[];
 }
 
+/** `file` › title, as the last cell of a row. */
+const heldByOf = (row: string): Promised['heldBy'] => {
+  const [, file, title] = /^`([^`]+)` › (.+) \|$/.exec(row.split(' | ').at(-1) ?? '') ?? [];
+  return file === undefined || title === undefined ? undefined : { file, title };
+};
+
+const linesOf = (repository: string, file: string): readonly string[] =>
+  readFileSync(join(repository, file), 'utf8').split('\n');
+
 export const readPromises = (repository: string, document = 'SPECIFICATION.md'): readonly Promised[] =>
-  readFileSync(join(repository, document), 'utf8')
-    .split('\n')
-    .flatMap((line) => {
-      const number = /^\| ([A-Z]+\d+) \|/.exec(line)?.[1];
-      if (number === undefined) return [];
-      const [, file, title] = /^`([^`]+)` › (.+) \|$/.exec(line.split(' | ').at(-1) ?? '') ?? [];
-      return [file === undefined || title === undefined ? { number } : { number, heldBy: { file, title } }];
-    });
+  linesOf(repository, document).flatMap((line) => {
+    const number = /^\| ([A-Z]+\d+) \|/.exec(line)?.[1];
+    if (number === undefined) return [];
+    const heldBy = heldByOf(line);
+    return [heldBy === undefined ? { number } : { number, heldBy }];
+  });
+
+const threatModel = 'docs/threat-model.md';
+
+/** Every row of its tables, except those that say what is not held and so can name no test. */
+export const readThreats = (repository: string): readonly Promised[] =>
+  linesOf(repository, threatModel).flatMap((line, index) => {
+    if (!line.startsWith('| ') || line.endsWith('| test |')) return [];
+    const heldBy = heldByOf(line);
+    if (heldBy === undefined && line.includes('**Not held**')) return [];
+    return [{ number: `${threatModel}:${index + 1}`, ...(heldBy === undefined ? {} : { heldBy }) }];
+  });
 
 /** A title as it stands in the source: what vitest fills in, as in `%s` and `$name`, may be anything. */
 const patternOf = (title: string): RegExp => {

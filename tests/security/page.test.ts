@@ -87,6 +87,43 @@ describe('the page', () => {
     expect((await as(mine, who)).status).toBe(200);
   });
 
+  test('is served and signed in while strangers use up all the calls that they have', async () => {
+    await using busy = await RunningDaemon.start({
+      config: { limits: { requests_per_s: 1, burst: 20 } },
+      image: false,
+    });
+    const { host } = new URL(busy.url);
+    const ask = (call: Partial<RawCall>): Promise<RawAnswer> =>
+      rawCall(busy.url, { method: 'GET', path: '/', ...call, headers: { host, ...call.headers } });
+    const { code } = await busy.client.pageLink();
+    const { code: unused } = await busy.client.pageLink();
+    const guess = { path: '/v1/sandboxes', token: 'invented' };
+    const flood = async (): Promise<void> => {
+      for (let n = 0; n < 100; n += 1) if ((await ask(guess)).status === 429) return;
+      throw new Error('strangers are not limited');
+    };
+    await flood();
+    const index = await ask({});
+    expect(index.status).toBe(200);
+    const [, asset] = /(\/assets\/[\w.-]+\.js)/.exec(index.text)!;
+    await flood();
+    expect((await ask({ path: asset! })).status).toBe(200);
+    expect((await ask({ path: '/sandboxes', headers: { accept: 'text/html' } })).status).toBe(200);
+    const sign = (with_: string): Promise<RawAnswer> =>
+      ask({
+        method: 'POST',
+        path: pageSessionPath,
+        headers: { origin: `http://${host}`, authorization: `Coppice-Code ${with_}` },
+      });
+    for (let n = 0; n < 50; n += 1) expect((await sign('invented')).status).toBe(401);
+    await flood();
+    expect((await sign(code)).status).toBe(201);
+    // Git asks without a password first, and asks for one when it is told to.
+    await flood();
+    expect((await ask({ path: '/git/some.git/info/refs?service=git-upload-pack' })).status).toBe(401);
+    expect((await sign(unused)).status).toBe(201);
+  });
+
   test('is opened by a link that no other account of the machine can read from the arguments of a program', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'coppice-browser-'));
     try {

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol/errors';
-import type { Sandbox } from '@coppice/sdk';
+import { defaultTakeOut, type Sandbox, type TakeOut } from '@coppice/sdk';
 import type { Cli } from './cli.ts';
 import type { Progress } from './ui/output.ts';
 
@@ -117,18 +117,26 @@ export const upload = async (cli: Cli, from: string, sandbox: Sandbox, to: strin
   });
 };
 
-export const download = async (cli: Cli, sandbox: Sandbox, from: string, to: string): Promise<Copied> => {
+export const download = async (
+  cli: Cli,
+  sandbox: Sandbox,
+  from: string,
+  to: string,
+  takeOut: TakeOut,
+): Promise<Copied> => {
   const kind = await guestKind(sandbox, from);
   if (kind === undefined) throw missing(`${sandbox.name}:${from}`);
   const target = targetPath(to, await hostKind(to), basename(from));
   return cli.out.during(`copying ${sandbox.name}:${from}`, async (progress) => {
     if (kind === 'directory') {
       return sandbox.files.downloadDirectory(from, target, {
+        ...takeOut,
         signal: cli.signal,
         onProgress: (state) => progress.update({ done: state.bytes, detail: state.path }),
       });
     }
-    const bytes = await downloadFile(sandbox, from, target, progress, cli.signal);
+    const { maxBytes = defaultTakeOut.maxBytes } = takeOut;
+    const bytes = await downloadFile(sandbox, from, target, progress, { signal: cli.signal, maxBytes });
     return { files: 1, bytes };
   });
 };
@@ -139,13 +147,13 @@ const downloadFile = async (
   from: string,
   to: string,
   progress: Progress,
-  signal: AbortSignal,
+  reading: { readonly signal: AbortSignal; readonly maxBytes: number },
 ): Promise<number> => {
   const { size_bytes: total, mode } = await sandbox.files.stat(from);
   await mkdir(dirname(to), { recursive: true });
   const partial = join(dirname(to), `.${basename(to)}.${process.pid}.part`);
   let bytes = 0;
-  const content = counted(sandbox.files.readStream(from, { signal }), (done) => {
+  const content = counted(sandbox.files.readStream(from, reading), (done) => {
     bytes = done;
     progress.update({ done, total });
   });

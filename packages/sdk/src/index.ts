@@ -1,6 +1,7 @@
 export { CoppiceError, type ErrorCode } from '@coppice/protocol/errors';
 export type { CallOptions } from './connection/caller.ts';
-export type { Progress } from './files/progress.ts';
+export { defaultTakeOut } from './files/bounds.ts';
+export type { Progress, TakeOut } from './files/progress.ts';
 export { Coppice } from './node/coppice.ts';
 export {
   type DaemonRecord,

@@ -1,11 +1,14 @@
 import { spawn } from 'node:child_process';
-import { buffer, text } from 'node:stream/consumers';
+import { text } from 'node:stream/consumers';
+import { formatBytes } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 
 interface GitOptions {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: Buffer;
+  /** Git is ended when it writes more than this. */
+  readonly maxBytes?: number;
 }
 
 /** Nothing but git itself runs: no hook, no watcher, no pager, no question. */
@@ -24,7 +27,7 @@ const environment = (more: Readonly<Record<string, string>> = {}): NodeJS.Proces
 /** Runs git on this machine; its output byte for byte. */
 export const gitBytes = async (
   args: readonly string[],
-  { cwd, env, input }: GitOptions = {},
+  { cwd, env, input, maxBytes = Number.POSITIVE_INFINITY }: GitOptions = {},
 ): Promise<Buffer> => {
   const child = spawn('git', [...quiet, ...args], {
     ...(cwd === undefined ? {} : { cwd }),
@@ -38,9 +41,20 @@ export const gitBytes = async (
   // It may end before it has read everything; its exit says the rest.
   child.stdin.on('error', () => undefined);
   child.stdin.end(input);
-  const [out, stderr, code] = await Promise.all([buffer(child.stdout), text(child.stderr), ended]).catch(
-    (error: NodeJS.ErrnoException) => {
-      throw failed(args, error);
+  const output = async (): Promise<Buffer> => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of child.stdout as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) throw tooLong(maxBytes);
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks);
+  };
+  const [out, stderr, code] = await Promise.all([output(), text(child.stderr), ended]).catch(
+    (error: NodeJS.ErrnoException | CoppiceError) => {
+      child.kill('SIGKILL');
+      throw error instanceof CoppiceError ? error : failed(args, error);
     },
   );
   if (code !== 0) throw failed(args, Object.assign(new Error(`git ended with ${code}`), { stderr }));
@@ -50,6 +64,11 @@ export const gitBytes = async (
 /** The same as text, without the last line end. */
 export const git = async (args: readonly string[], options: GitOptions = {}): Promise<string> =>
   (await gitBytes(args, options)).toString().replace(/\n$/, '');
+
+const tooLong = (maxBytes: number): CoppiceError =>
+  new CoppiceError('too_large', `the changes are a patch of more than ${formatBytes(maxBytes)}`, {
+    hint: 'Copy large files out with `coppice cp`, or pull a directory below.',
+  });
 
 const failed = (
   args: readonly string[],

@@ -4,10 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol/errors';
-import type { Sandbox } from '@coppice/sdk';
+import { type CallOptions, defaultTakeOut, type Sandbox, type TakeOut } from '@coppice/sdk';
 import type { Cli } from '../cli.ts';
 import { broughtIn, commitLabel, pathLabel } from './bring-in.ts';
 import { git, gitBytes } from './git.ts';
+
+/** A patch is held in memory. */
+const patchBytes = 512 * 1024 ** 2;
 
 /**
  * What became of a directory that was brought in. Everything that comes out of the sandbox is data: git works on it with a repository
@@ -22,14 +25,17 @@ export class Result implements AsyncDisposable {
   readonly #sandbox: Sandbox;
   readonly #scratch: string;
   readonly #commit: string | undefined;
+  readonly #takeOut: TakeOut;
 
   private constructor(
     cli: Cli,
     sandbox: Sandbox,
     scratch: string,
+    takeOut: TakeOut,
     found: { path: string; patch: Buffer; commit: string | undefined },
   ) {
     this.#cli = cli;
+    this.#takeOut = takeOut;
     this.#sandbox = sandbox;
     this.#scratch = scratch;
     this.#commit = found.commit;
@@ -37,7 +43,7 @@ export class Result implements AsyncDisposable {
     this.patch = found.patch;
   }
 
-  static async of(cli: Cli, ref: string, asked: string | undefined): Promise<Result> {
+  static async of(cli: Cli, ref: string, asked: string | undefined, takeOut: TakeOut): Promise<Result> {
     const { signal } = cli;
     const sandbox = await cli.coppice.sandboxes.get(ref, { signal });
     const labels = sandbox.info?.labels ?? {};
@@ -53,17 +59,17 @@ export class Result implements AsyncDisposable {
     try {
       await git(['init', '--quiet', '--bare', join(scratch, 'git')]);
       const before = await cli.out.during('reading what was brought in', () =>
-        treeOfSnapshot(cli, base, path, scratch),
+        treeOfSnapshot(cli, base, path, scratch, takeOut),
       );
       const after = await cli.out.during('reading what is there now', () =>
-        treeOf(sandbox, path, join(scratch, 'after'), scratch, signal),
+        treeOf(sandbox, path, join(scratch, 'after'), scratch, { ...takeOut, signal }),
       );
       const patch = await gitBytes(
         ['diff', '--binary', '--no-ext-diff', '--no-textconv', '--no-renames', before, after],
-        own(scratch),
+        { ...own(scratch), maxBytes: patchBytes },
       );
       const commit = path === labels[pathLabel] ? labels[commitLabel] : undefined;
-      return new Result(cli, sandbox, scratch, { path, patch, commit });
+      return new Result(cli, sandbox, scratch, takeOut, { path, patch, commit });
     } catch (error) {
       await rm(scratch, { recursive: true, force: true });
       throw error;
@@ -129,7 +135,8 @@ export class Result implements AsyncDisposable {
       return undefined;
     }
     const here = join(this.#scratch, 'commits.bundle');
-    await pipeline(this.#sandbox.files.readStream(there, { signal }), createWriteStream(here));
+    const { maxBytes = defaultTakeOut.maxBytes } = this.#takeOut;
+    await pipeline(this.#sandbox.files.readStream(there, { signal, maxBytes }), createWriteStream(here));
     await this.#sandbox.files.remove(there, { signal });
     await git([
       ...['-C', repository, '-c', 'fetch.fsckObjects=true'],
@@ -190,11 +197,17 @@ const inherited = async (cli: Cli, sandbox: Sandbox, signal: AbortSignal): Promi
   return undefined;
 };
 
-const treeOfSnapshot = async (cli: Cli, id: string, path: string, scratch: string): Promise<string> => {
+const treeOfSnapshot = async (
+  cli: Cli,
+  id: string,
+  path: string,
+  scratch: string,
+  takeOut: TakeOut,
+): Promise<string> => {
   const { signal } = cli;
   const { sandboxes } = await cli.coppice.snapshots.fork(id, { signal });
   try {
-    return await treeOf(sandboxes[0]!, path, join(scratch, 'before'), scratch, signal);
+    return await treeOf(sandboxes[0]!, path, join(scratch, 'before'), scratch, { ...takeOut, signal });
   } finally {
     for (const fork of sandboxes) await fork.destroy();
   }
@@ -206,10 +219,10 @@ const treeOf = async (
   path: string,
   into: string,
   scratch: string,
-  signal: AbortSignal,
+  takeOut: TakeOut & CallOptions,
 ): Promise<string> => {
   await mkdir(into);
-  await sandbox.files.downloadDirectory(path, into, { signal });
+  await sandbox.files.downloadDirectory(path, into, takeOut);
   await removeRepositories(into);
   const options = own(scratch, into);
   const env = { ...options.env, GIT_INDEX_FILE: `${into}.index` };

@@ -1,10 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
+import { addTakeOutOptions, type TakeOutFlags, takeOutOf } from '../args/take-out-options.ts';
 import { Result } from '../brought-in/result.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
-interface Options {
+interface Options extends TakeOutFlags {
   readonly into?: string;
   readonly patch?: string;
   readonly branch?: string;
@@ -16,13 +17,15 @@ const filesOf = (patch: Buffer): string[] =>
   [...patch.toString().matchAll(/^diff --git (?:"?a\/.*"? )"?b\/(.*?)"?$/gm)].map(([, name = '']) => name);
 
 export const define: DefineCommand = (program, cli) => {
-  verb(program, 'pull', 'Copy back a directory that was copied or cloned in, with its changes')
-    .argument('<sandbox>', 'name or id; made with --copy-in or --clone, or grown from one that was')
-    .argument('[path]', 'directory inside (default: where it was brought in)')
-    .option('--into <dir>', 'apply what changed to a directory of this machine, all of it or nothing')
-    .option('--patch <file>', 'write it as a patch for `git apply`; - for standard output')
-    .option('--branch <name>', 'make it a branch of a repository of this machine')
-    .option('--repo <dir>', 'with --branch: the repository (default: the current directory)')
+  addTakeOutOptions(
+    verb(program, 'pull', 'Copy back a directory that was copied or cloned in, with its changes')
+      .argument('<sandbox>', 'name or id; made with --copy-in or --clone, or grown from one that was')
+      .argument('[path]', 'directory inside (default: where it was brought in)')
+      .option('--into <dir>', 'apply what changed to a directory of this machine, all of it or nothing')
+      .option('--patch <file>', 'write it as a patch for `git apply`; - for standard output')
+      .option('--branch <name>', 'make it a branch of a repository of this machine')
+      .option('--repo <dir>', 'with --branch: the repository (default: the current directory)'),
+  )
     .addHelpText(
       'after',
       examples(
@@ -37,7 +40,7 @@ export const define: DefineCommand = (program, cli) => {
         throw new CoppiceError('invalid_argument', 'say how: one of --into, --patch and --branch');
       if (options.repo !== undefined && options.branch === undefined)
         throw new CoppiceError('invalid_argument', '--repo goes with --branch');
-      await using result = await Result.of(cli, ref, path);
+      await using result = await Result.of(cli, ref, path, takeOutOf(options));
       const files = filesOf(result.patch);
       const many = files.length === 1 ? '1 file' : `${files.length} files`;
       if (options.patch === '-') {

@@ -46,11 +46,10 @@ export class Gate {
       this.#options.rateLimiter.take(principal.tokenId);
       return principal;
     }
+    // Without a token nothing was looked up. Git asks like this first, to hear that a password is needed.
+    if (secret === undefined) throw new CoppiceError('unauthenticated', 'a token is needed');
     this.enterUnknown(origin);
-    throw new CoppiceError(
-      'unauthenticated',
-      secret === undefined ? 'a token is needed' : 'this token is not valid',
-    );
+    throw new CoppiceError('unauthenticated', 'this token is not valid');
   }
 
   /** Counts a call for which nobody needs to be known. All strangers share one limit: an address is cheap to change. */

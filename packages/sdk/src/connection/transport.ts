@@ -1,4 +1,4 @@
-import type { Progress } from '../files/progress.ts';
+import type { Progress, TakeOut } from '../files/progress.ts';
 
 /** Bytes to send: all at once, or as they come. */
 export type UploadBody = Uint8Array | Blob | AsyncIterable<Uint8Array>;
@@ -51,7 +51,7 @@ export interface LocalDirectories {
   unpack(
     tar: AsyncIterable<Uint8Array>,
     directory: string,
-    onProgress?: Progress,
+    options?: TakeOut,
   ): Promise<{ files: number; bytes: number }>;
 }
 

@@ -2,13 +2,18 @@ import type { FileEvent, FileInfo, RouteResult } from '@coppice/protocol';
 import { bytesOfText, joinBytes, textOfBytes } from '../connection/bytes.ts';
 import type { Caller, CallOptions } from '../connection/caller.ts';
 import type { UploadBody } from '../connection/transport.ts';
-import type { Progress } from './progress.ts';
+import { boundedBytes } from './bounds.ts';
+import type { Progress, TakeOut } from './progress.ts';
 
 type FileData = string | UploadBody;
 
 interface Range {
   readonly offset?: number;
   readonly length?: number;
+}
+interface ReadOptions extends Range, CallOptions {
+  /** Fails where there is more: a sandbox decides how large a file is, and some have no end. */
+  readonly maxBytes?: number;
 }
 interface WriteOptions extends CallOptions {
   /** Octal, such as '644'. */
@@ -24,6 +29,8 @@ interface TransferOptions extends CallOptions {
   readonly onProgress?: Progress;
 }
 
+const inMemoryBytes = 1024 ** 3;
+
 /** Files of one sandbox. Paths are resolved inside it; relative ones from the home directory. */
 export class Files {
   readonly #caller: Caller;
@@ -34,22 +41,29 @@ export class Files {
     this.#params = { sandbox };
   }
 
-  async read(path: string, options: Range & CallOptions = {}): Promise<Uint8Array> {
+  /** The content as a whole: 1 GiB at most, unless `maxBytes` says otherwise. */
+  async read(path: string, options: ReadOptions = {}): Promise<Uint8Array> {
     const chunks: Uint8Array[] = [];
-    for await (const chunk of this.readStream(path, options)) chunks.push(chunk);
+    for await (const chunk of this.readStream(path, { maxBytes: inMemoryBytes, ...options }))
+      chunks.push(chunk);
     return joinBytes(chunks);
   }
 
-  async readText(path: string, options: Range & CallOptions = {}): Promise<string> {
+  async readText(path: string, options: ReadOptions = {}): Promise<string> {
     return textOfBytes(await this.read(path, options));
   }
 
   /** The content as it comes, for files of any size. */
   readStream(
     path: string,
-    { signal, ...range }: Range & CallOptions = {},
+    { signal, maxBytes, ...range }: ReadOptions = {},
   ): AsyncGenerator<Uint8Array, void, undefined> {
-    return this.#caller.bytes('readFile', { params: this.#params, query: { path, ...range }, signal });
+    const content = this.#caller.bytes('readFile', {
+      params: this.#params,
+      query: { path, ...range },
+      signal,
+    });
+    return maxBytes === undefined ? content : boundedBytes(content, maxBytes);
   }
 
   /** Readers see the old or the new file, never half of one. */
@@ -134,10 +148,10 @@ export class Files {
   async downloadDirectory(
     from: string,
     to: string,
-    { signal, onProgress }: TransferOptions = {},
+    { signal, ...options }: TakeOut & CallOptions = {},
   ): Promise<{ files: number; bytes: number }> {
     const directories = await this.#caller.transport.directories();
-    return directories.unpack(this.archive(from, { signal }), to, onProgress);
+    return directories.unpack(this.archive(from, { signal }), to, options);
   }
 
   /** A directory as a tar. */

@@ -5,26 +5,31 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { type Extract, extract, type Header } from 'tar-stream';
-import type { Progress } from '../files/progress.ts';
+import { boundedBytes, defaultTakeOut, tooMany } from '../files/bounds.ts';
+import type { TakeOut } from '../files/progress.ts';
 
 const permissionBits = 0o777;
+/** What the kernel takes as a path. */
+const longestName = 4095;
 
 type Entry = Extract extends AsyncIterable<infer Found> ? Found : never;
 
 /**
- * Unpacks what a sandbox sent into a directory of this machine. A sandbox is not trusted: nothing is written outside
- * the directory, no link is followed on the way, and owners and set-user-id bits stay behind.
+ * Unpacks what a sandbox sent into a directory of this machine. Neither the sandbox nor the daemon is trusted: nothing is
+ * written outside the directory, no link is followed on the way, owners and set-user-id bits stay behind, and there is an
+ * end to how much is taken.
  */
 export const unpackDirectory = async (
   tar: AsyncIterable<Uint8Array>,
   directory: string,
-  onProgress?: Progress,
+  options: TakeOut = {},
 ): Promise<{ files: number; bytes: number }> => {
   await mkdir(directory, { recursive: true });
-  const unpacker = new Unpacker(directory, onProgress);
+  const unpacker = new Unpacker(directory, options);
   const entries = extract();
+  const bounded = boundedBytes(tar, options.maxBytes);
   await Promise.all([
-    pipeline(Readable.from(tar, { objectMode: false }), entries as unknown as NodeJS.WritableStream),
+    pipeline(Readable.from(bounded, { objectMode: false }), entries as unknown as NodeJS.WritableStream),
     unpacker.run(entries),
   ]);
   return unpacker.done;
@@ -32,14 +37,19 @@ export const unpackDirectory = async (
 
 class Unpacker {
   readonly #root: string;
-  readonly #onProgress: Progress | undefined;
+  readonly #onProgress: TakeOut['onProgress'];
+  readonly #maxFiles: number;
   readonly #checked = new Set<string>(['']);
+  /** Files that came from the archive: a hard link leads to one of them, and never to what was there before. */
+  readonly #placed = new Set<string>();
+  #entries = 0;
   #files = 0;
   #bytes = 0;
 
-  constructor(root: string, onProgress: Progress | undefined) {
+  constructor(root: string, { onProgress, maxFiles = defaultTakeOut.maxFiles }: TakeOut) {
     this.#root = root;
     this.#onProgress = onProgress;
+    this.#maxFiles = maxFiles;
   }
 
   get done(): { files: number; bytes: number } {
@@ -48,6 +58,8 @@ class Unpacker {
 
   async run(entries: AsyncIterable<Entry>): Promise<void> {
     for await (const entry of entries) {
+      this.#entries += 1;
+      if (this.#entries > this.#maxFiles) throw tooMany(this.#maxFiles);
       const name = safeName(entry.header.name);
       if (name !== '') {
         await this.#ensureParents(name);
@@ -64,10 +76,16 @@ class Unpacker {
     const mode = (header.mode ?? 0o644) & permissionBits;
     if (header.type === 'directory') return this.#makeDirectory(name, mode);
     await this.#clear(path);
+    this.#placed.delete(name);
     if (header.type === 'symlink') return symlink(header.linkname ?? '', path);
     if (header.type === 'link') {
       const target = safeName(header.linkname ?? '');
-      await this.#ensureParents(target);
+      if (!this.#placed.has(target))
+        throw new CoppiceError(
+          'unsafe',
+          `${name} is another name of ${target}, which the archive does not hold`,
+        );
+      this.#placed.add(name);
       return link(join(this.#root, target), path);
     }
     if (header.type !== 'file' && header.type !== 'contiguous-file') {
@@ -87,7 +105,9 @@ class Unpacker {
       this.#onProgress?.({ files: this.#files, bytes: this.#bytes, path: name });
     });
     await pipeline(content, file);
-    if (header.mtime) await utimes(path, header.mtime, header.mtime);
+    this.#placed.add(name);
+    // A sandbox may give a file a time that no calendar has.
+    if (header.mtime && !Number.isNaN(header.mtime.getTime())) await utimes(path, header.mtime, header.mtime);
   }
 
   async #makeDirectory(name: string, mode: number): Promise<void> {
@@ -134,6 +154,8 @@ const safeName = (raw: string): string => {
       `the archive holds ${JSON.stringify(raw)}, which leads out of the directory`,
     );
   }
+  if (Buffer.byteLength(raw) > longestName)
+    throw new CoppiceError('unsafe', `the archive holds a path of ${raw.length} characters`);
   return parts.join('/');
 };
 

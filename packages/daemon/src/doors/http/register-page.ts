@@ -51,7 +51,7 @@ export const registerPage = (
   files: PageFiles,
   sessions: DoorServices['pageSessions'],
 ): void => {
-  const open = { config: { door: { entry: 'none', documentBytes: 0 } } } as const;
+  const open = { config: { door: { entry: 'page', documentBytes: 0 } } } as const;
   const known = { config: { door: { entry: 'token', documentBytes: 0 } } } as const;
   const { app } = door;
 
@@ -64,7 +64,7 @@ export const registerPage = (
     return send(index, request, reply, 'no-cache');
   };
   app.get('/', open, async (request, reply) => page(request, reply));
-  door.serveUnknown((request, reply) => isNavigation(request) && page(request, reply) !== undefined);
+  door.servePagesElsewhere({ has: isNavigation, serve: page });
 
   // The name holds a digest of what is in it, so it never changes.
   app.get<{ Params: { name: string } }>('/assets/:name', open, async (request, reply) => {

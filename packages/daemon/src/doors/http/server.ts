@@ -38,8 +38,14 @@ export interface HttpServerOptions {
 
 /** What the door has to know of a route before it reads anything but the head of a request. */
 interface DoorConfig {
-  /** `none`: nobody needs to be known; `token`: whoever has one; `git`: the same, as a password; else what the table of routes says of it. */
-  readonly entry: 'none' | 'token' | 'git' | RouteName;
+  /**
+   * `none`: nobody needs to be known; `page`: the same, and nobody is counted; `token`: whoever has one; `git`: the same, as a
+   * password; else what the table of routes says of it.
+   *
+   * The page lies in memory and the code of a link cannot be guessed, so neither needs a limit. With the limit that all strangers
+   * share, one of them could keep everybody from signing in.
+   */
+  readonly entry: 'none' | 'page' | 'token' | 'git' | RouteName;
   readonly documentBytes: number;
 }
 
@@ -72,6 +78,12 @@ const passwordAsBearer = (authorization: string | undefined): string | undefined
   return `Bearer ${text.slice(text.indexOf(':') + 1)}`;
 };
 
+/** The page at addresses of its own, which no route has. */
+export interface PagesElsewhere {
+  has(request: FastifyRequest): boolean;
+  serve(request: FastifyRequest, reply: FastifyReply): void;
+}
+
 /** A caller that was let in, and the answer that is to come. */
 interface Entered {
   /** Undefined where nobody needs to be known. */
@@ -97,7 +109,7 @@ export class HttpServer {
   readonly #documents: Documents;
   readonly #templates = new WeakMap<IncomingMessage, string>();
   readonly #entered = new WeakMap<FastifyRequest, Entered>();
-  #unknown: (request: FastifyRequest, reply: FastifyReply) => boolean = () => false;
+  #pages: PagesElsewhere | undefined;
 
   private constructor(app: FastifyInstance, options: HttpServerOptions) {
     this.app = app;
@@ -119,7 +131,10 @@ export class HttpServer {
     await app.register(websocket, { options: { maxPayload: 4 * 1024 * 1024, perMessageDeflate: false } });
     app.setErrorHandler((error, request, reply) => server.#fail(error, request, reply));
     app.setNotFoundHandler((request, reply) => {
-      if (server.#unknown(request, reply)) return;
+      if (server.#pages?.has(request)) {
+        server.#pages.serve(request, reply);
+        return;
+      }
       server.#fail(
         new CoppiceError('not_found', `there is nothing at ${request.method} ${request.url.split('?')[0]}`, {
           hint: 'See /docs.',
@@ -146,9 +161,9 @@ export class HttpServer {
     return server;
   }
 
-  /** Asked about every address that no route has; answers it, or says that it did not. */
-  serveUnknown(serve: (request: FastifyRequest, reply: FastifyReply) => boolean): void {
-    this.#unknown = serve;
+  /** Serves addresses that no route has. */
+  servePagesElsewhere(pages: PagesElsewhere): void {
+    this.#pages = pages;
   }
 
   /** The path as the route was written, with names in place of what varies; for metrics, which must not grow with every id. */
@@ -180,8 +195,10 @@ export class HttpServer {
     if (url !== undefined) this.#templates.set(request.raw, url);
     hostCheck.check(request.headers.host, request.headers.origin);
     const origin = connections.home.had(request.raw.socket) ? 'home' : 'network';
-    const entry = request.is404 ? 'none' : config.door?.entry;
+    const elsewhere = this.#pages?.has(request) ? 'page' : 'none';
+    const entry = request.is404 ? elsewhere : config.door?.entry;
     if (entry === undefined) throw new Error(`the route ${url} does not say who may call it`);
+    if (entry === 'page') return;
     if (entry === 'none') {
       gate.enterUnknown(origin);
       return;
