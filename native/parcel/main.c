@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 static const char usage[] = "usage: coppice-parcel pack disk|image|memory DIRECTORY > STREAM\n"
+                            "       coppice-parcel measure disk|image|memory DIRECTORY\n"
                             "       coppice-parcel check disk|image|memory MAX_BYTES < STREAM\n"
                             "       coppice-parcel unpack disk|image|memory MAX_BYTES EMPTY_DIRECTORY < STREAM\n";
 
@@ -38,6 +39,10 @@ int main(int count, char **arguments) {
   const char *verb = count > 1 ? arguments[1] : "";
   if (count == 4 && strcmp(verb, "pack") == 0 && parse_policy(arguments[2], &policy) == 0) {
     pack(policy, arguments[3]);
+    return 0;
+  }
+  if (count == 4 && strcmp(verb, "measure") == 0 && parse_policy(arguments[2], &policy) == 0) {
+    measure(policy, arguments[3]);
     return 0;
   }
   int checks = count == 4 && strcmp(verb, "check") == 0, unpacks = count == 5 && strcmp(verb, "unpack") == 0;

@@ -28,7 +28,13 @@ struct packer {
   char *copy;
 };
 
+/* Only counts what it would write. */
+static int measuring;
+static uint64_t measured;
+
 static void put(const void *data, size_t length) {
+  measured += length;
+  if (measuring) return;
   if (fwrite(data, 1, length, stdout) != length) stop_errno("write the stream");
 }
 static void put8(uint8_t value) { put(&value, 1); }
@@ -90,6 +96,10 @@ static int put_link(struct packer *packer, const char *name, const struct stat *
 static void put_extent(struct packer *packer, int file, const char *name, off_t from, off_t to) {
   put64((uint64_t)from);
   put64((uint64_t)(to - from));
+  if (measuring) {
+    measured += (uint64_t)(to - from);
+    return;
+  }
   while (from < to) {
     size_t wanted = to - from < COPY_BYTES ? (size_t)(to - from) : COPY_BYTES;
     ssize_t got = pread(file, packer->copy, wanted, from);
@@ -196,5 +206,11 @@ void pack(enum policy policy, const char *path) {
   put_attributes(packer, root, ".", &status, 0);
   pack_directory(packer, root, 0);
   put8(RECORD_END);
+  if (measuring && printf("%llu\n", (unsigned long long)measured) < 0) stop_errno("write the size");
   if (fflush(stdout) != 0) stop_errno("write the stream");
+}
+
+void measure(enum policy policy, const char *path) {
+  measuring = 1;
+  pack(policy, path);
 }

@@ -60,7 +60,9 @@ int parse_policy(const char *name, enum policy *policy);
 /* Attributes that mean the same wherever the tree goes. Of an overlay's own marks only what changes what one sees. */
 int keeps_attribute(enum policy policy, const char *name);
 
+/* pack writes a tree as a stream; measure says how long that stream would be. */
 void pack(enum policy policy, const char *directory);
+void measure(enum policy policy, const char *directory);
 /* Without a directory nothing is written: the stream is only looked at. */
 void unpack(enum policy policy, uint64_t max_bytes, const char *directory);
 

@@ -92,7 +92,7 @@ describe('a file from a stranger', () => {
     await refused(execFileSync('tar', ['-cC', daemon.home, 'token']), 'invalid_argument', /not a file that/);
     await refused(Buffer.alloc(20 * 1024 ** 2), 'invalid_argument', /not a file that/);
     await refused(
-      Buffer.concat([Buffer.from('coppice-export 2\n'), file.subarray(17)]),
+      Buffer.concat([Buffer.from('coppice-export 3\n'), file.subarray(17)]),
       'unsupported',
       /form/,
     );

@@ -197,9 +197,13 @@ class Calls:
         """Delete a snapshot that nothing depends on."""
         return self._transport.json("DELETE", f"/v1/snapshots/{segment(snapshot)}", None)
 
-    def export_snapshot(self, snapshot: str, *, memory: Literal["true", "false"] | None = None, image: Literal["true", "false"] | None = None, env: Literal["true", "false"] | None = None) -> Generator[bytes, None, None]:
+    def export_snapshot(self, snapshot: str, body: t.ExportSnapshotBody | None = None) -> Generator[bytes, None, None]:
         """Export a snapshot or checkpoint as one file."""
-        return self._transport.stream("GET", f"/v1/snapshots/{segment(snapshot)}/export", {"memory": memory, "image": image, "env": env})
+        return self._transport.stream("POST", f"/v1/snapshots/{segment(snapshot)}/export", None, body=body)
+
+    def import_contents(self) -> t.ImportContentsResult:
+        """List by digest what a file for this machine need not carry: the answer is `have` of an export."""
+        return self._transport.json("GET", "/v1/snapshots/import", None)
 
     def import_snapshot(self, content: bytes | Iterable[bytes], *, name: str | None = None, project: str | None = None, disk_only: Literal["true", "false"] | None = None) -> t.ImportSnapshotResult:
         """Import a file that export wrote."""

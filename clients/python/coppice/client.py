@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Iterator, Iterable, Literal, NamedTuple, Unpack
+from typing import Iterator, Iterable, Literal, NamedTuple, Unpack
 
 from . import types as t
 from .calls import Calls
@@ -111,9 +111,9 @@ class Snapshot:
     def delete(self) -> None:
         self._calls.delete_snapshot(self.id)
 
-    def export(self, *, memory: bool = True, image: bool = True, env: bool = False) -> Iterator[bytes]:
+    def export(self, **options: Unpack[t.ExportSnapshotBody]) -> Iterator[bytes]:
         """One file that ``import_snapshot`` takes in, here or on another machine."""
-        return self._calls.export_snapshot(self.id, memory=_flag(memory), image=_flag(image), env=_flag(env))
+        return self._calls.export_snapshot(self.id, options)
 
 
 class Sandbox:
@@ -259,7 +259,3 @@ def _forked(calls: Calls, forked: t.Forked) -> list[Sandbox]:
             sandbox.destroy()
         raise CoppiceError(failure["code"], failure["message"], details=dict(failure))
     return sandboxes
-
-
-def _flag(on: bool) -> Any:
-    return "true" if on else "false"

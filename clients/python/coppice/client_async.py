@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, AsyncIterable, AsyncIterator, Iterable, Literal, NamedTuple, Unpack
+from typing import AsyncIterable, AsyncIterator, Iterable, Literal, NamedTuple, Unpack
 
 from . import types as t
 from .calls_async import AsyncCalls
@@ -110,9 +110,9 @@ class AsyncSnapshot:
     async def delete(self) -> None:
         await self._calls.delete_snapshot(self.id)
 
-    def export(self, *, memory: bool = True, image: bool = True, env: bool = False) -> AsyncIterator[bytes]:
+    def export(self, **options: Unpack[t.ExportSnapshotBody]) -> AsyncIterator[bytes]:
         """One file that ``import_snapshot`` takes in, here or on another machine."""
-        return self._calls.export_snapshot(self.id, memory=_flag(memory), image=_flag(image), env=_flag(env))
+        return self._calls.export_snapshot(self.id, options)
 
 
 class AsyncSandbox:
@@ -258,7 +258,3 @@ async def _forked(calls: AsyncCalls, forked: t.Forked) -> list[AsyncSandbox]:
             await sandbox.destroy()
         raise CoppiceError(failure["code"], failure["message"], details=dict(failure))
     return sandboxes
-
-
-def _flag(on: bool) -> Any:
-    return "true" if on else "false"

@@ -49,8 +49,8 @@ class Transport:
         with self._send(method, path, query, None, None, "*/*") as response:
             return response.read().decode()
 
-    def stream(self, method: str, path: str, query: Query | None = None) -> Generator[bytes, None, None]:
-        with self._send(method, path, query, None, None, "*/*") as response:
+    def stream(self, method: str, path: str, query: Query | None = None, body: Any = None) -> Generator[bytes, None, None]:
+        with self._send(method, path, query, body, None, "*/*") as response:
             while chunk := response.read(CHUNK):
                 yield chunk
 

@@ -94,8 +94,10 @@ class AsyncTransport:
         async with self._send(method, path, query, None, None, "*/*") as answer:
             return (await answer.whole()).decode()
 
-    async def stream(self, method: str, path: str, query: Query | None = None) -> AsyncGenerator[bytes, None]:
-        async with self._send(method, path, query, None, None, "*/*") as answer:
+    async def stream(
+        self, method: str, path: str, query: Query | None = None, body: Any = None
+    ) -> AsyncGenerator[bytes, None]:
+        async with self._send(method, path, query, body, None, "*/*") as answer:
             async for data in answer.chunks():
                 yield data
 

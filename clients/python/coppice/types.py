@@ -551,6 +551,18 @@ class UpdateSnapshotBody(TypedDict):
     note: NotRequired[str]
 
 
+class ExportSnapshotBody(TypedDict):
+    memory: NotRequired[bool]
+    image: NotRequired[bool]
+    env: NotRequired[bool]
+    base_image: NotRequired[str]
+    have: NotRequired[list[str]]
+
+
+class ImportContentsResult(TypedDict):
+    have: list[str]
+
+
 class ImportSnapshotResult(TypedDict):
     id: str
     name: str

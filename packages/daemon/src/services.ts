@@ -22,7 +22,7 @@ import type {
   destroyQuery,
   diffQuery,
   Event,
-  exportQuery,
+  exportSchema,
   Forked,
   fileDiffSchema,
   forkSandboxSchema,
@@ -215,8 +215,9 @@ export interface Services {
     ): Promise<Forked>;
     export(
       snapshotRef: string,
-      options: z.output<typeof exportQuery>,
+      options: z.output<typeof exportSchema>,
     ): Promise<{ bytes: AsyncIterable<Uint8Array>; fileName: string }>;
+    importContents(): Promise<{ have: string[] }>;
     import(
       file: AsyncIterable<Uint8Array>,
       input: z.output<typeof importQuery>,

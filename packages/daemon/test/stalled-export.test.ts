@@ -18,12 +18,12 @@ describe('an export that nobody reads on', () => {
   /** It has begun, and its reader takes no more than the first bytes. */
   const stalled = (snapshotId: string, { token, url: base } = daemon): Promise<IncomingMessage> =>
     new Promise((resolve, reject) => {
-      const headers = { authorization: `Bearer ${token}` };
-      const url = `${base}/v1/snapshots/${snapshotId}/export?image=false`;
-      const call = request(url, { headers, agent: false }, (response) => {
+      const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+      const url = `${base}/v1/snapshots/${snapshotId}/export`;
+      const call = request(url, { method: 'POST', headers, agent: false }, (response) => {
         response.once('readable', () => resolve(response));
       });
-      call.once('error', reject).end();
+      call.once('error', reject).end('{"image":false}');
     });
 
   test('keeps its snapshot: a deletion is refused at once and says why, and goes when the reader does', async () => {

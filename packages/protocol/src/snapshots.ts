@@ -232,12 +232,19 @@ const flag = (standard: boolean) =>
     .enum(['true', 'false'])
     .transform((text) => text === 'true')
     .default(standard);
-export const exportQuery = z.strictObject({
-  memory: flag(true),
+export const exportSchema = z.strictObject({
+  memory: z.boolean().default(true),
   /** Carry the image too, so that the file needs nothing where it is imported. */
-  image: flag(true),
+  image: z.boolean().default(true),
   /** Carry the values of its environment, which may be secrets. Their names are always in the file. */
-  env: flag(false),
+  env: z.boolean().default(false),
+  /** An image that is there: of one made of layers, only those are carried that this one lacks. */
+  base_image: imageRefSchema.optional(),
+  /** What `GET /v1/snapshots/import` answered there: nothing of it is carried. */
+  have: z
+    .array(z.string().regex(/^sha256(-meta)?:[0-9a-f]{64}$/, 'must be a digest'))
+    .max(20_000)
+    .default([]),
 });
 export const listSnapshotsQuery = z.strictObject({ project: projectRefSchema.optional() });
 export const lineageQuery = z.strictObject({ project: projectRefSchema.optional() });
@@ -249,6 +256,9 @@ export const importQuery = z.strictObject({
   /** Take the files alone where the memory in the file does not fit this machine. */
   disk_only: flag(false),
 });
+/** By digest: images, packed layers of images. */
+export const importContentsSchema = z.object({ have: z.array(z.string()) });
+
 export const importedSchema = snapshotSchema.extend({
   /** The file brought its image; otherwise it was here already. */
   image_added: z.boolean(),

@@ -42,15 +42,16 @@ export { atSocket } from './guest/socket-path.ts';
 // Images
 export { buildHostRootfs, hostRootfsVersion } from './images/host-rootfs.ts';
 export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/image.ts';
-export { type ComposeInput, defaultMaxBytes, defaultMaxEntries, ImageStore } from './images/image-store.ts';
+export { defaultMaxBytes, defaultMaxEntries, ImageStore } from './images/image-store.ts';
 export { LayeredImages } from './images/layered-images.ts';
+export type { ComposeInput, DocumentBytes, ForeignImage, LayeredStore } from './images/layered-store.ts';
 export type { ConfigSection } from './images/oci/compose-image.ts';
 export { CredentialSources } from './images/oci/credentials.ts';
 export { DockerConfigFile } from './images/oci/docker-config-file.ts';
 export { type ImageSettings, signalNumber } from './images/oci/image-settings.ts';
 export { LoginFile } from './images/oci/login-file.ts';
 export { machinePlatform } from './images/oci/platform.ts';
-export type { LayerProgress } from './images/oci/pull-image.ts';
+export type { ImageDocuments, LayerProgress } from './images/oci/pull-image.ts';
 export type { PushProgress } from './images/oci/push-image.ts';
 export { Registries } from './images/oci/registries.ts';
 // Memory

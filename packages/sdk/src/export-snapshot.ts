@@ -1,12 +1,11 @@
+import type { RouteBody } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
+import { type ExportProgress, watchExport } from './export-progress.ts';
 
-export interface ExportOptions extends CallOptions {
-  readonly memory?: boolean;
-  readonly image?: boolean;
-  readonly env?: boolean;
+export interface ExportOptions extends RouteBody<'exportSnapshot'>, CallOptions {
+  /** Called as the file comes: which part of it this is, and how far it is by what is in it, before it was packed. */
+  readonly onProgress?: (progress: ExportProgress) => void;
 }
-
-export const flag = (on: boolean): 'true' | 'false' => (on ? 'true' : 'false');
 
 /**
  * One file that `import` takes in on this machine or another: with the memory of a checkpoint and with its image unless
@@ -15,8 +14,8 @@ export const flag = (on: boolean): 'true' | 'false' => (on ? 'true' : 'false');
 export const exportSnapshot = (
   caller: Caller,
   snapshot: string,
-  { memory = true, image = true, env = false, signal }: ExportOptions,
+  { signal, onProgress, ...body }: ExportOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> => {
-  const query = { memory: flag(memory), image: flag(image), env: flag(env) };
-  return caller.bytes('exportSnapshot', { params: { snapshot }, query, signal });
+  const bytes = caller.bytes('exportSnapshot', { params: { snapshot }, body, signal });
+  return onProgress === undefined ? bytes : watchExport(bytes, onProgress);
 };

@@ -1,7 +1,7 @@
 import type { Imported, RouteBody, RouteQuery, Snapshot } from '@coppice/protocol';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import type { UploadBody } from './connection/transport.ts';
-import { type ExportOptions, exportSnapshot, flag } from './export-snapshot.ts';
+import { type ExportOptions, exportSnapshot } from './export-snapshot.ts';
 import { type Forks, forksOf, type SnapshotActions, snapshotOf } from './sandbox.ts';
 
 /** Snapshots of all sandboxes, also of those that are gone. References: an id, or `sandbox:name`. */
@@ -54,6 +54,11 @@ export class Snapshots {
     return exportSnapshot(this.#caller, snapshot, options);
   }
 
+  /** What a file for this machine need not carry, by digest: `have` of an export elsewhere. */
+  async importContents({ signal }: CallOptions = {}): Promise<string[]> {
+    return (await this.#caller.call('importContents', { signal })).have;
+  }
+
   import(
     file: UploadBody,
     options: {
@@ -64,7 +69,7 @@ export class Snapshots {
   ): Promise<Imported> {
     const { name, disk_only = false, size_bytes: uploadBytes, signal } = options;
     return this.#caller.call('importSnapshot', {
-      query: { ...(name === undefined ? {} : { name }), disk_only: flag(disk_only) },
+      query: { ...(name === undefined ? {} : { name }), disk_only: disk_only ? 'true' : 'false' },
       upload: file,
       uploadBytes,
       signal,

@@ -4,6 +4,7 @@ export type { Sandbox as SandboxInfo } from '@coppice/protocol';
 export type { Branches } from './branches.ts';
 export type { Client } from './client.ts';
 export type { EventFilter, Events } from './events.ts';
+export type { ExportProgress } from './export-progress.ts';
 export type { ExportOptions } from './export-snapshot.ts';
 export type { Files } from './files/files.ts';
 export type { Repositories } from './forge.ts';

@@ -22,7 +22,7 @@ export interface NamedBytes {
 
 /** Everything in an exported file, its manifest first. */
 export const partsOf = (file: Buffer): NamedBytes[] => {
-  const records = zstdDecompressSync(file.subarray(exportMagic.length, -digestBytes));
+  const records = file.subarray(exportMagic.length, -digestBytes);
   const parts: { name: string; pieces: Buffer[] }[] = [];
   for (let at = 0; at < records.length; ) {
     const end = at + recordHeaderBytes + records.readUInt32LE(at + 1);
@@ -30,6 +30,7 @@ export const partsOf = (file: Buffer): NamedBytes[] => {
     const kind = records[at];
     if (kind === recordKinds.part) parts.push({ name: content.toString(), pieces: [] });
     else if (kind === recordKinds.data) parts.at(-1)!.pieces.push(content);
+    else if (kind === recordKinds.packed) parts.at(-1)!.pieces.push(zstdDecompressSync(content.subarray(4)));
     at = end;
   }
   return parts.map(({ name, pieces }) => ({ name, bytes: Buffer.concat(pieces) }));
@@ -45,7 +46,7 @@ export const fileOf = (manifest: object, parts: readonly NamedBytes[]): Promise<
   collect(
     writeExport(
       manifest,
-      parts.map(({ name, bytes }) => ({ name, content: streamOf(bytes) })),
+      parts.map(({ name, bytes }) => ({ name, content: streamOf(bytes), packs: true })),
     ),
   );
 

@@ -1,18 +1,30 @@
+import { CoppiceError } from '@coppice/protocol/errors';
 import { counted, openSource } from '../transfer.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
   readonly name?: string;
   readonly diskOnly?: boolean;
+  readonly have?: boolean;
 }
 
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'import', 'Import a snapshot or checkpoint that export wrote')
-    .argument('<file>', 'the file, - for standard input')
+    .argument('[file]', 'the file, - for standard input')
+    .option('--have', 'list what a file for this machine need not carry, for `coppice export --for`')
     .option('--name <name>', 'name of the snapshot (default: the one that it had)')
     .option('--disk-only', 'take the files alone, where the memory does not fit this machine')
     .addHelpText('after', examples('coppice import baseline.coppice', 'coppice create --from sn_…'))
-    .action(async (file: string, { name, diskOnly = false }: Options) => {
+    .action(async (file: string | undefined, { name, diskOnly = false, have = false }: Options) => {
+      if (have !== (file === undefined) || (have && (name !== undefined || diskOnly)))
+        throw new CoppiceError('invalid_argument', 'import takes a file, or --have alone', {
+          hint: 'See `coppice import --help`.',
+        });
+      if (file === undefined) {
+        const digests = await cli.coppice.snapshots.importContents({ signal: cli.signal });
+        cli.out.result({ have: digests }, () => digests.join('\n'));
+        return;
+      }
       const { stream, sizeBytes } = await openSource(
         cli,
         file,

@@ -288,7 +288,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     },
     snapshots: {
       create: (ref, input, options) => snapshots.create(ref, input, options),
-      export: (ref, options) => exporter.export(ref, options),
+      export: (ref, options) => exporter.export(ref, { ...options, have: [] }),
     },
     directory: home.evidenceDir,
   });

@@ -62,6 +62,7 @@ export function servicesOf(rooms: Rooms): Services {
       forkSandbox: (ref, input, call) =>
         sessions.making(call?.session, input.count, input, (own) => forks.forkSandbox(ref, own, call)),
       export: (ref, options) => exporter.export(ref, options),
+      importContents: () => importer.contents(),
       import: (file, input, call) => importer.import(file, input, call),
     },
     strays: rooms.strays,

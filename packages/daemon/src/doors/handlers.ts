@@ -120,10 +120,11 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   getSnapshot: ({ params }) => services.snapshots.get(params.snapshot),
   updateSnapshot: ({ params, body }) => services.snapshots.update(params.snapshot, body),
   deleteSnapshot: ({ params }) => done(services.snapshots.delete(params.snapshot)),
-  exportSnapshot: async ({ params, query }) => ({
-    ...(await services.snapshots.export(params.snapshot, query)),
+  exportSnapshot: async ({ params, body }) => ({
+    ...(await services.snapshots.export(params.snapshot, body)),
     contentType: 'application/vnd.coppice.export',
   }),
+  importContents: () => services.snapshots.importContents(),
   importSnapshot: ({ query, upload, ...call }) => services.snapshots.import(upload, query, optionsOf(call)),
   listStrays: () => items(services.strays.list()),
   keepStray: ({ params, body }) => services.strays.keep(params.stray, body),

@@ -5,11 +5,15 @@ import { CoppiceError, type Image, type makeImageSchema } from '@coppice/protoco
 import {
   type ComposeInput,
   type ConfigSection,
+  type DocumentBytes,
+  type ForeignImage,
+  type ImageDocuments,
   type ImageProgress,
   type ImageRoot,
   type ImageSettings,
   type ImageSource,
   type ImageStore,
+  type LayeredStore,
   type Image as StoredImage,
   signalNumber,
 } from '@coppice/runtime';
@@ -71,6 +75,40 @@ export class ImageService {
   /** An image of another machine, with what `fill` writes as its files. */
   async importTree(name: string, digest: string, fill: (rootfs: string) => Promise<void>): Promise<ImageRef> {
     return this.#made(await this.#store.importTree(name, digest, fill));
+  }
+
+  /** What an image of layers says of itself, and the bytes of its packed layers. */
+  documents(imageId: string): Promise<ImageDocuments> {
+    return this.#store.layered.documents(imageId);
+  }
+
+  packedLayer(digest: string): AsyncIterable<Buffer> {
+    return this.#store.layered.packed(digest);
+  }
+
+  /** What is here that an exported file need not bring: images, and packed layers. */
+  async contents(): Promise<{ images: string[]; layers: string[] }> {
+    const images = await this.#store.list();
+    return {
+      images: [...new Set(images.map(({ digest }) => digest))],
+      layers: [...new Set(images.flatMap(({ blobs }) => blobs ?? []))],
+    };
+  }
+
+  /** What the documents of an image of another machine describe, and which of its packed layers are not here. */
+  readForeign(bytes: DocumentBytes, name: string): Promise<ForeignImage> {
+    return this.#store.layered.readForeign(bytes, name);
+  }
+
+  /** An image of another machine that is made of layers; `bring` hands over those that are not here. */
+  async importLayers(
+    documents: ImageDocuments,
+    name: string,
+    bring: Parameters<LayeredStore['importForeign']>[2],
+    signal?: AbortSignal,
+  ): Promise<ImageRef> {
+    const options = signal === undefined ? {} : { signal };
+    return this.#made(await this.#store.layered.importForeign(documents, name, bring, options));
   }
 
   /** What an import brought that did not come to its end. */
@@ -181,18 +219,18 @@ export class ImageService {
   /** Makes an image of another one and what was changed since. */
   async compose(input: ComposeInput, options: CallOptions = {}): Promise<Image> {
     return this.#claimed(input.baseId, async () =>
-      this.#made(await this.#store.compose(input, this.#buildOptions(input.name, options))),
+      this.#made(await this.#store.layered.compose(input, this.#buildOptions(input.name, options))),
     );
   }
 
   /** An image without any files. */
   async scratch(): Promise<Image> {
-    return this.#made(await this.#store.scratch());
+    return this.#made(await this.#store.layered.scratch());
   }
 
   /** What the image says about processes, with all that nobody here knows of. */
   config(imageId: string): Promise<ConfigSection> {
-    return this.#store.config(imageId);
+    return this.#store.layered.config(imageId);
   }
 
   async push(
@@ -202,7 +240,7 @@ export class ImageService {
   ): Promise<PushedImage> {
     const image = await this.#store.get(ref);
     const pushed = await this.#claimed(image.id, () =>
-      this.#store.push(image.id, to, {
+      this.#store.layered.push(image.id, to, {
         ...(signal === undefined ? {} : { signal }),
         ...(onLayer === undefined ? {} : { onLayer }),
       }),
@@ -221,7 +259,7 @@ export class ImageService {
   async *#archive(imageId: string): AsyncGenerator<Uint8Array, void, undefined> {
     const release = this.#claim(imageId);
     try {
-      yield* this.#store.export(imageId);
+      yield* this.#store.layered.export(imageId);
     } finally {
       release();
     }
@@ -229,7 +267,7 @@ export class ImageService {
 
   /** Asks the registry also where there is an image of that name, which may be older than what it has. */
   async pull(name: string, options: PullOptions = {}): Promise<Image> {
-    return this.#made(await this.#store.pull(name, this.#buildOptions(name, options)));
+    return this.#made(await this.#store.layered.pull(name, this.#buildOptions(name, options)));
   }
 
   /** What a creation would do first: nothing where there is an image of that name. */

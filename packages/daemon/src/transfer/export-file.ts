@@ -1,26 +1,36 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { createZstdDecompress } from 'node:zlib';
+import { promisify } from 'node:util';
+import { constants, createZstdDecompress, zstdDecompress } from 'node:zlib';
 import { CoppiceError } from '@coppice/protocol';
 import { JsonShape } from '../text/json-shape.ts';
 import { ByteReader } from './byte-reader.ts';
 import {
   digestBytes,
+  type ExportForm,
   exportMagic,
   manifestPart,
   maxManifestBytes,
-  maxRecordBytes,
+  maxPieceBytes,
   type PartDigest,
   recordHeaderBytes,
   recordKinds,
 } from './export-format.ts';
+
+const decompress = promisify(zstdDecompress);
+/** A frame may ask for as much memory as a piece is long, and no more. */
+const frameLimits = {
+  maxOutputLength: maxPieceBytes,
+  params: { [constants.ZSTD_d_windowLogMax]: Math.log2(maxPieceBytes) },
+};
+const readBytes = 1024 * 1024;
 
 const hint = 'Nothing was written. Copy the file again, or export it again.';
 export const damagedFile = (reason: string, cause?: unknown): CoppiceError =>
   new CoppiceError('invalid_argument', `the file is damaged or cut off: ${reason}`, { hint, cause });
 
 /** A part of the file. Its content must be read to the end before the next one comes. */
-interface FilePart {
+export interface FilePart {
   readonly name: string;
   readonly content: AsyncIterable<Buffer>;
 }
@@ -29,11 +39,13 @@ interface FilePart {
 export class ExportFile {
   readonly #path: string;
   readonly #sizeBytes: number;
+  readonly #form: ExportForm;
 
   /** The whole was compared with its digest already. */
-  constructor(path: string, sizeBytes: number) {
+  constructor(path: string, { sizeBytes, form }: { sizeBytes: number; form: ExportForm }) {
     this.#path = path;
     this.#sizeBytes = sizeBytes;
+    this.#form = form;
   }
 
   /** Its parts in order, the manifest first. At the end the digest of each that was read whole is compared with what the file says. */
@@ -41,9 +53,13 @@ export class ExportFile {
     const file = createReadStream(this.#path, {
       start: exportMagic.length,
       end: this.#sizeBytes - digestBytes - 1,
-      highWaterMark: maxRecordBytes,
+      highWaterMark: readBytes,
     });
-    const unpacked = createZstdDecompress({ chunkSize: maxRecordBytes });
+    if (this.#form === 2) {
+      yield* this.#records(new ByteReader(file, unreadable));
+      return;
+    }
+    const unpacked = createZstdDecompress({ chunkSize: readBytes });
     file.on('error', (error) => unpacked.destroy(error));
     file.pipe(unpacked);
     try {
@@ -58,7 +74,7 @@ export class ExportFile {
     const found: PartDigest[] = [];
     let next = await readHeader(reader);
     while (next.kind === recordKinds.part) {
-      if (next.length > 64) throw damagedFile('the name of a part');
+      if (next.length > 96) throw damagedFile('the name of a part');
       const name = (await reader.take(next.length)).toString();
       const part = new PartContent(reader);
       yield { name, content: part };
@@ -88,7 +104,7 @@ interface RecordHeader {
 async function readHeader(reader: ByteReader): Promise<RecordHeader> {
   const header = await reader.take(recordHeaderBytes);
   const [kind, length] = [header.readUInt8(0), header.readUInt32LE(1)];
-  if (!(Object.values(recordKinds) as number[]).includes(kind) || length > maxRecordBytes)
+  if (!(Object.values(recordKinds) as number[]).includes(kind) || length > maxPieceBytes)
     throw damagedFile('a record of an unknown kind or size');
   return { kind, length };
 }
@@ -107,11 +123,12 @@ class PartContent implements AsyncIterable<Buffer> {
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
     for (;;) {
       const header = await readHeader(this.#reader);
-      if (header.kind !== recordKinds.data) {
+      if (header.kind !== recordKinds.data && header.kind !== recordKinds.packed) {
         this.next = header;
         return;
       }
-      const piece = await this.#reader.take(header.length);
+      const held = await this.#reader.take(header.length);
+      const piece = header.kind === recordKinds.data ? held : await unpackPiece(held);
       this.#hash.update(piece);
       this.#bytes += piece.length;
       yield piece;
@@ -123,15 +140,29 @@ class PartContent implements AsyncIterable<Buffer> {
   }
 }
 
+async function unpackPiece(held: Buffer): Promise<Buffer> {
+  if (held.length <= 4 || held.readUInt32LE(0) > maxPieceBytes) throw damagedFile('the length of a piece');
+  const piece = await decompress(held.subarray(4), frameLimits).catch((cause: unknown) => {
+    throw damagedFile('a piece cannot be unpacked', cause);
+  });
+  if (piece.length !== held.readUInt32LE(0)) throw damagedFile('the length of a piece');
+  return piece;
+}
+
 /** A manifest that is short to parse: this runs before anything in the file is known to be honest. */
 export async function readManifestText(part: FilePart): Promise<string> {
   if (part.name !== manifestPart) throw damagedFile('it does not begin with its manifest');
+  return (await readDocument(part)).toString();
+}
+
+/** A part that is JSON, checked to be short to parse. */
+export async function readDocument(part: FilePart): Promise<Buffer> {
   const pieces: Buffer[] = [];
   const shape = new JsonShape();
   let bytes = 0;
   for await (const piece of part.content) {
     bytes += piece.length;
-    if (bytes > maxManifestBytes) throw damagedFile('its manifest is too long');
+    if (bytes > maxManifestBytes) throw damagedFile(`its ${part.name} is too long`);
     try {
       shape.feed(piece);
     } catch (cause) {
@@ -142,7 +173,7 @@ export async function readManifestText(part: FilePart): Promise<string> {
     }
     pieces.push(piece);
   }
-  return Buffer.concat(pieces).toString();
+  return Buffer.concat(pieces);
 }
 
 export async function skip(content: AsyncIterable<unknown>): Promise<void> {

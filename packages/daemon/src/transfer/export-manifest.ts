@@ -4,6 +4,7 @@ import {
   driverNameSchema,
   environmentSchema,
   idleActionSchema,
+  imageRefSchema,
   labelsSchema,
   nameSchema,
   networkPolicySchema,
@@ -13,9 +14,18 @@ import { z } from 'zod';
 const { cpus, memory_mb, disk_mb, pids, idle_timeout_s, max_lifetime_s } = createSandboxSchema.shape;
 const word = z.string().regex(/^[\x21-\x7e]{1,64}$/);
 
-/** What may follow the manifest in the file, in this order. */
-const partNames = ['image', 'disk', 'memory'] as const;
-export type PartName = (typeof partNames)[number];
+const layerPart = /^sha256:[0-9a-f]{64}$/;
+const partNames = ['image', 'image-manifest', 'image-config', 'disk', 'memory'] as const;
+/** A layer is named by the digest of what it is packed in. */
+export type PartName = (typeof partNames)[number] | `sha256:${string}`;
+export const isLayer = (name: PartName): boolean => layerPart.test(name);
+const partNameSchema = z.custom<PartName>(
+  (name) =>
+    typeof name === 'string' && (layerPart.test(name) || (partNames as readonly string[]).includes(name)),
+  'is no part',
+);
+/** What may follow the manifest: an image of one directory, or what describes one of layers and those that the file brings. */
+const partOrder = /^(image,|image-manifest,image-config,(sha256:\w+,)*)?disk,(memory,)?$/;
 
 /**
  * What an exported file says about itself. Nothing in it is believed: each value has the form that the same value of a
@@ -34,7 +44,7 @@ const exportManifestSchema = z
     driver: driverNameSchema,
     pause_ms: z.number().min(0).nullable(),
     image: z.strictObject({
-      name: z.string().regex(/^[a-z0-9][a-z0-9._-]{0,62}(:[a-z0-9][a-z0-9._-]{0,62})?$/),
+      name: imageRefSchema,
       digest: z.string().regex(/^sha256(-meta)?:[0-9a-f]{64}$/),
     }),
     limits: z.strictObject({
@@ -60,11 +70,14 @@ const exportManifestSchema = z
         cpu_features: z.array(word).max(4096),
       })
       .nullable(),
-    parts: z.array(z.enum(partNames)),
+    parts: z.array(partNameSchema).max(200),
+    /** How many bytes each part is expected to have, for who shows how far it is. */
+    sizes: z.record(z.string().max(96), z.int().min(0)).default({}),
   })
   .refine((manifest) => manifest.parts.includes('disk'), 'a disk is missing')
   .refine(
-    ({ parts }) => partNames.filter((name) => parts.includes(name)).join() === parts.join(),
+    ({ parts }) =>
+      partOrder.test(parts.map((name) => `${name},`).join('')) && new Set(parts).size === parts.length,
     'its parts are not in order',
   )
   .refine(

@@ -1,9 +1,10 @@
+import { createHash } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DiskStore, ParcelCount, ParcelKind, Parcels } from '@coppice/disks';
 import type { IdSource } from '@coppice/protocol';
 import { CoppiceError, defaultProject, type Imported, type importQuery } from '@coppice/protocol';
-import { formatMemoryTraits } from '@coppice/runtime';
+import { type DocumentBytes, type ForeignImage, formatMemoryTraits } from '@coppice/runtime';
 import type { z } from 'zod';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
 import type { State } from '../db/state.ts';
@@ -17,8 +18,15 @@ import type { CallOptions } from '../services.ts';
 import { directoryBytes } from '../snapshots/directory-bytes.ts';
 import type { MemoryPolicy } from '../snapshots/memory/memory-policy.ts';
 import type { SnapshotSizer } from '../snapshots/snapshot-sizer.ts';
-import { damagedFile, type ExportFile, readManifestText, skip } from './export-file.ts';
-import { type ExportManifest, type PartName, parseExportManifest } from './export-manifest.ts';
+import {
+  damagedFile,
+  type ExportFile,
+  type FilePart,
+  readDocument,
+  readManifestText,
+  skip,
+} from './export-file.ts';
+import { type ExportManifest, isLayer, type PartName, parseExportManifest } from './export-manifest.ts';
 import type { ImportSpool } from './import-spool.ts';
 
 type ImportInput = z.output<typeof importQuery>;
@@ -44,6 +52,8 @@ interface CheckedFile {
   readonly file: ExportFile;
   readonly manifest: ExportManifest;
   readonly counts: ReadonlyMap<PartName, ParcelCount>;
+  /** What describes an image of layers, where the file has it. */
+  readonly documents?: DocumentBytes;
 }
 
 const mib = 1024 ** 2;
@@ -54,6 +64,12 @@ export class ImportService {
 
   constructor(parts: ImportServiceParts) {
     this.#parts = parts;
+  }
+
+  /** What a file need not bring, by digest. */
+  async contents(): Promise<{ have: string[] }> {
+    const { images, layers } = await this.#parts.images.contents();
+    return { have: [...images, ...layers] };
   }
 
   async import(
@@ -93,21 +109,52 @@ export class ImportService {
   async #check(file: ExportFile, signal: AbortSignal | undefined): Promise<CheckedFile> {
     const { parcels } = this.#parts;
     const counts = new Map<PartName, ParcelCount>();
+    const documents = new Map<PartName, Buffer>();
     const maxBytes = await this.#parts.disks.freeBytes();
     let manifest: ExportManifest | undefined;
+    let seen = 0;
     for await (const part of file.parts()) {
+      signal?.throwIfAborted();
       if (manifest === undefined) {
         manifest = parseExportManifest(await readManifestText(part));
         continue;
       }
-      const name = manifest.parts[counts.size];
-      if (part.name !== name) throw damagedFile('it does not hold what its manifest says');
-      const count = await parcels.check(part.content, { kind: name, maxBytes, signal }).catch(nothingWritten);
-      counts.set(name, count);
+      const name = manifest.parts[seen];
+      if (name === undefined || part.name !== name)
+        throw damagedFile('it does not hold what its manifest says');
+      seen += 1;
+      if (name === 'image-manifest' || name === 'image-config') documents.set(name, await readDocument(part));
+      else if (isLayer(name)) await checkLayer(part);
+      else {
+        const limits = { kind: name as ParcelKind, maxBytes, signal };
+        counts.set(name, await parcels.check(part.content, limits).catch(nothingWritten));
+      }
     }
-    if (manifest === undefined || counts.size !== manifest.parts.length)
+    if (manifest === undefined || seen !== manifest.parts.length)
       throw damagedFile('it does not hold what its manifest says');
-    return { file, manifest, counts };
+    const manifestBytes = documents.get('image-manifest');
+    const configBytes = documents.get('image-config');
+    if (manifestBytes === undefined || configBytes === undefined) return { file, manifest, counts };
+    return { file, manifest, counts, documents: { manifestBytes, configBytes } };
+  }
+
+  /** Its image where that is made of layers and not here: refused unless each layer is here or in the file. */
+  async #foreign({ manifest, documents }: CheckedFile): Promise<ForeignImage | undefined> {
+    if (documents === undefined) return undefined;
+    const { name, digest } = manifest.image;
+    const foreign = await this.#parts.images.readForeign(documents, name).catch(nothingWritten);
+    if (foreign.documents.manifest.config.digest !== digest)
+      throw damagedFile('its image is not the one that its manifest names');
+    const brought = new Set<string>(manifest.parts.filter(isLayer));
+    for (const layer of foreign.documents.manifest.layers) brought.delete(layer.digest);
+    if (brought.size > 0) throw damagedFile('it holds a layer that its image does not have');
+    const lacking = foreign.lacking.filter((layer) => !manifest.parts.includes(layer.digest as PartName));
+    if (lacking.length > 0)
+      throw missingLayers(
+        manifest,
+        lacking.map((layer) => layer.digest),
+      );
+    return foreign;
   }
 
   /** All of it or nothing: what is made lies under ids that no table has until the one transaction at the end. */
@@ -121,7 +168,9 @@ export class ImportService {
     const { images, sizer } = this.#parts;
     const { journal, state, disks, ids, log } = this.#parts;
     const { manifest } = checked;
-    if (present === undefined && !manifest.parts.includes('image')) throw missingImage(manifest);
+    const foreign = present === undefined ? await this.#foreign(checked) : undefined;
+    if (present === undefined && foreign === undefined && !manifest.parts.includes('image'))
+      throw missingImage(manifest);
     const id = ids.next('snapshot');
     const undo = new UndoStack();
     journal.begin(id, { kind: 'import', imageDigest: present === undefined ? manifest.image.digest : null });
@@ -129,7 +178,14 @@ export class ImportService {
     try {
       journal.step('import.recorded');
       undo.push(`snapshot ${id}`, () => disks.removeSnapshot(id));
-      const image = await this.#unpack(checked, id, memoryCompatibility !== null, present, undo, signal);
+      const image = await this.#unpack(
+        checked,
+        id,
+        memoryCompatibility !== null,
+        { present, foreign },
+        undo,
+        signal,
+      );
       signal?.throwIfAborted();
       const memory = memoryCompatibility === null ? null : await directoryBytes(disks.memoryDir(id));
       const memoryBytes = memory?.storedBytes ?? null;
@@ -194,7 +250,7 @@ export class ImportService {
     { file, manifest, counts }: CheckedFile,
     id: string,
     withMemory: boolean,
-    present: ImageRef | undefined,
+    { present, foreign }: { present: ImageRef | undefined; foreign: ForeignImage | undefined },
     undo: UndoStack,
     signal: AbortSignal | undefined,
   ): Promise<ImageRef> {
@@ -204,8 +260,25 @@ export class ImportService {
     const into = (kind: ParcelKind, content: AsyncIterable<Buffer>, directory: string) =>
       parcels.unpack(content, directory, { kind, maxBytes: Number.MAX_SAFE_INTEGER, signal });
     const draft = `import-${id}`;
-    for await (const { name, content } of file.parts()) {
-      if (name === 'image' && image === undefined) {
+    const parts = file.parts();
+    for await (const { name, content } of parts) {
+      if (name === 'image-config' && foreign !== undefined) {
+        await skip(content);
+        const layers = manifest.parts.filter(isLayer);
+        const lacking = new Set(foreign.lacking.map(({ digest }) => digest));
+        image = await images.importLayers(
+          foreign.documents,
+          manifest.image.name,
+          async (add) => {
+            for (let left = layers.length; left > 0; left -= 1) {
+              const { name: digest, content: packed } = (await parts.next()).value as FilePart;
+              await (lacking.has(digest) ? add(digest, packed) : skip(packed));
+            }
+          },
+          signal,
+        );
+        journal.step('import.image-made');
+      } else if (name === 'image' && image === undefined) {
         const { name: imageName, digest } = manifest.image;
         image = await images.importTree(imageName, digest, async (rootfs) => {
           await into('image', content, rootfs);
@@ -251,9 +324,26 @@ const missingImage = ({ image }: ExportManifest): CoppiceError =>
     'not_found',
     `the file stands on the image ${image.name} (${image.digest}), which is neither here nor in it`,
     {
-      hint: 'Nothing was written. Export again without --no-image, or bring the image here first: `coppice images import`.',
+      hint: 'Nothing was written. Export again without --no-image, or bring the image here first: `coppice images pull` or `import`.',
     },
   );
+
+const missingLayers = ({ image }: ExportManifest, digests: readonly string[]): CoppiceError =>
+  new CoppiceError(
+    'not_found',
+    `the file lacks ${digests.length === 1 ? 'a layer' : `${digests.length} layers`} of the image ${image.name} that ${digests.length === 1 ? 'is' : 'are'} not here either: ${digests.slice(0, 5).join(', ')}`,
+    {
+      details: { lacking: [...digests] },
+      hint: 'Nothing was written. Export again without a base, or bring the image that was named as the base here first.',
+    },
+  );
+
+/** A layer is named by its digest; what is in it is checked when it is unpacked. */
+async function checkLayer({ name, content }: FilePart): Promise<void> {
+  const hash = createHash('sha256');
+  for await (const piece of content) hash.update(piece);
+  if (`sha256:${hash.digest('hex')}` !== name) throw damagedFile('a layer is not what its name says');
+}
 
 const nothingWritten = (error: unknown): never => {
   if (!(error instanceof CoppiceError) || error.code === 'internal' || error.message.startsWith('the file'))

@@ -4,7 +4,13 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import { damagedFile, ExportFile } from './export-file.ts';
-import { digestBytes, exportMagic, exportMagicPrefix } from './export-format.ts';
+import {
+  digestBytes,
+  type ExportForm,
+  exportMagic,
+  exportMagicPrefix,
+  firstExportMagic,
+} from './export-format.ts';
 
 /** Where files that are being imported lie until they are known to be whole. */
 export class ImportSpool {
@@ -33,7 +39,12 @@ export class ImportSpool {
   }
 }
 
-async function receive(stream: AsyncIterable<Uint8Array>, path: string): Promise<number> {
+interface Received {
+  readonly sizeBytes: number;
+  readonly form: ExportForm;
+}
+
+async function receive(stream: AsyncIterable<Uint8Array>, path: string): Promise<Received> {
   const file = await open(path, 'wx', 0o600);
   try {
     return await receiveInto(file, stream);
@@ -50,16 +61,17 @@ async function receive(stream: AsyncIterable<Uint8Array>, path: string): Promise
   }
 }
 
-async function receiveInto(file: FileHandle, stream: AsyncIterable<Uint8Array>): Promise<number> {
+async function receiveInto(file: FileHandle, stream: AsyncIterable<Uint8Array>): Promise<Received> {
   const whole = createHash('sha256');
   /** The last bytes so far: the digest, if the stream ends now. */
   let tail = Buffer.alloc(0);
   let sizeBytes = 0;
+  let form: ExportForm = 2;
   for await (const chunk of stream) {
     const begun = sizeBytes < exportMagic.length;
     sizeBytes += chunk.length;
     const held = Buffer.concat([tail, chunk]);
-    if (begun) checkMagic(held.subarray(0, exportMagic.length));
+    if (begun) form = formOf(held.subarray(0, exportMagic.length));
     const cut = Math.max(0, held.length - digestBytes);
     whole.update(held.subarray(0, cut));
     tail = held.subarray(cut);
@@ -67,12 +79,13 @@ async function receiveInto(file: FileHandle, stream: AsyncIterable<Uint8Array>):
   }
   if (sizeBytes < exportMagic.length + digestBytes) throw damagedFile('it is too short');
   if (!whole.digest().equals(tail)) throw damagedFile('its digest does not match');
-  return sizeBytes;
+  return { sizeBytes, form };
 }
 
 /** Of as much as came so far; while it is shorter than the digest, nothing of it was cut off the front. */
-function checkMagic(head: Buffer): void {
-  if (head.equals(exportMagic.subarray(0, head.length))) return;
+function formOf(head: Buffer): ExportForm {
+  if (head.equals(exportMagic.subarray(0, head.length))) return 2;
+  if (head.equals(firstExportMagic.subarray(0, head.length))) return 1;
   const prefix = exportMagicPrefix.subarray(0, head.length);
   if (head.subarray(0, exportMagicPrefix.length).equals(prefix))
     throw new CoppiceError('unsupported', 'the file has a form that this version of Coppice does not know', {

@@ -43,6 +43,17 @@ export class Parcels {
     }
   }
 
+  /** How many bytes `pack` would give, without reading any file. */
+  async measure(kind: ParcelKind, directory: string): Promise<number> {
+    const child = spawn(this.#program, ['measure', kind, directory], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let answer = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      answer += text;
+    });
+    await endOf(child);
+    return Number(answer);
+  }
+
   /** Reads it to its end and writes nothing: whether it is well formed and holds nothing that it may not. */
   check(stream: AsyncIterable<Uint8Array>, options: UnpackOptions): Promise<ParcelCount> {
     return this.#take(['check', options.kind, String(options.maxBytes)], stream, options.signal);

@@ -3,7 +3,7 @@ import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import { formatImageReference, type ImageReference } from '@coppice/protocol';
+import { CoppiceError, formatImageReference, type ImageReference } from '@coppice/protocol';
 import type { ImageRoot } from '../driver.ts';
 import { ArchiveFiles } from './archives/archive-files.ts';
 import { chooseImage, readArchive } from './archives/read-archive.ts';
@@ -15,7 +15,13 @@ import { LayerStack } from './layers/layer-stack.ts';
 import { CheckedTar, type Layer, LayerStore, layerName } from './layers/layer-store.ts';
 import { BlobStore } from './oci/blob-store.ts';
 import { eachAtOnce } from './oci/each-at-once.ts';
-import { mediaTypes } from './oci/image-manifest.ts';
+import {
+  type Descriptor,
+  describeDocument,
+  mediaTypes,
+  parseImageConfig,
+  parseManifest,
+} from './oci/image-manifest.ts';
 import { type ImageSettings, readSettings } from './oci/image-settings.ts';
 import { machinePlatform } from './oci/platform.ts';
 import {
@@ -150,6 +156,40 @@ export class LayeredImages {
       report('done');
     });
     return this.#describe(documents);
+  }
+
+  /** Documents of an image from elsewhere, refused where they do not belong together or are for another kind of machine. */
+  readDocuments(
+    { manifestBytes, configBytes }: Pick<ImageDocuments, 'manifestBytes' | 'configBytes'>,
+    name: string,
+  ): ImageDocuments {
+    const parsed = parseManifest(manifestBytes, undefined);
+    if (!('manifest' in parsed))
+      throw new CoppiceError('invalid_argument', `${name} is described by a list of platforms`);
+    const { manifest } = parsed;
+    const said = describeDocument(manifest.config.mediaType, configBytes);
+    if (said.digest !== manifest.config.digest)
+      throw new CoppiceError('invalid_argument', `the two descriptions of ${name} do not belong together`);
+    const config = parseImageConfig(configBytes, manifest);
+    checkPlatform(config, machinePlatform(), name);
+    checkLayerCount(manifest, name);
+    const { digest } = describeDocument(mediaTypes.ociManifest, manifestBytes);
+    return { digest, manifest, manifestBytes, config, configBytes };
+  }
+
+  hasPacked(layer: Descriptor): Promise<boolean> {
+    return this.#blobs.has(layer);
+  }
+
+  packed(digest: string): AsyncIterable<Buffer> {
+    return this.#blobs.read(digest);
+  }
+
+  /** Keeps a packed layer that has this digest; anything else is refused. */
+  async addPacked(digest: string, packed: AsyncIterable<Buffer>, signal?: AbortSignal): Promise<void> {
+    const added = await this.#blobs.add(packed, signal);
+    if (added.digest === digest) return;
+    throw new CoppiceError('invalid_argument', `what is said to be the layer ${digest} is another one`);
   }
 
   /** Packs a directory as a layer: the upper of an overlay, or the whole of a root filesystem. */
