@@ -279,6 +279,9 @@ void tree_sync(struct channel *channel, struct reader *body);
 /* ---- dial.c, machine.c ---- */
 
 void dial_open(struct channel *channel, struct reader *body);
+/* cover.c */
+int cover(char **pairs, int count);
+
 void machine_hostname(struct channel *channel, struct reader *body);
 void machine_fork(struct channel *channel, struct reader *body);
 void machine_shutdown(struct channel *channel, struct reader *body);

@@ -73,6 +73,9 @@ int lend(pid_t init);
 int renew(pid_t init, const char *run);
 bool renew_listener(pid_t init, int listener, char *reason);
 
+/* cover.c: puts files of /run over files of the root of a sandbox that runs. */
+int cover(pid_t init, char **pairs, size_t count);
+
 /* own.c: the user id that owns the user namespace of a sandbox. */
 bool become_owner(uid_t owner, char *reason);
 int dump(pid_t init, char **given, size_t count);

@@ -8,7 +8,8 @@
 
 static int usage(void) {
   fprintf(stderr, "usage: coppice-launch serve --bwrap FILE --agent FILE [--standbys N] [--v1 DIRECTORY]...\n"
-                  "       coppice-launch lend PID | renew PID DIRECTORY | dump PID COMMAND... | processors FILE LIST\n");
+                  "       coppice-launch lend PID | renew PID DIRECTORY | cover PID {FILE PLACE}... | dump PID COMMAND... |\n"
+                  "       processors FILE LIST\n");
   return 2;
 }
 
@@ -19,6 +20,7 @@ int main(int count, char **arguments) {
   if (count == 3 && strcmp(arguments[1], "lend") == 0) return lend(atoi(arguments[2]));
   if (count == 4 && strcmp(arguments[1], "renew") == 0) return renew(atoi(arguments[2]), arguments[3]);
   if (count == 4 && strcmp(arguments[1], "processors") == 0) return move_to_processors(arguments[2], arguments[3]) ? 0 : 1;
+  if (count > 3 && strcmp(arguments[1], "cover") == 0) return cover(atoi(arguments[2]), arguments + 3, (size_t)count - 3);
   if (count > 3 && strcmp(arguments[1], "dump") == 0) return dump(atoi(arguments[2]), arguments + 3, (size_t)count - 3);
   if (count < 2 || strcmp(arguments[1], "serve") != 0) return usage();
   for (int index = 2; index < count; index += 2) {

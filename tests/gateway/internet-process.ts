@@ -1,8 +1,10 @@
 import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
+import { readFileSync, statSync } from 'node:fs';
 import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttps } from 'node:https';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { TLSSocket } from 'node:tls';
 import { gzipSync } from 'node:zlib';
@@ -56,6 +58,13 @@ page.on('upgrade', (_request, socket) => {
 const secure = createHttps({ key, cert }, (request, response) => {
   if (request.url?.startsWith('/git/')) return serveGit(request, response);
   const { servername } = request.socket as TLSSocket;
+  const path = join(process.env.WEB_FILES ?? '/nonexistent', `${servername}`, `${request.url}`);
+  const file = [path, `${path}.json`, join(path, 'index.html')].find((each) =>
+    statSync(each, { throwIfNoEntry: false })?.isFile(),
+  );
+  if (file !== undefined) {
+    return void response.writeHead(200, { 'content-type': 'text/html' }).end(readFileSync(file));
+  }
   const url = request.url ?? '/';
   const echo = JSON.stringify({ method: request.method, url, headers: request.headers });
   request.resume();

@@ -40,7 +40,7 @@ beforeAll(async () => {
   const bundle = ['-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----', ...rootCertificates];
   writeFileSync(
     join(directory, 'ours.jks'),
-    javaTrustStore(`${bundle.join('\n')}\n${authority.certificate}`),
+    javaTrustStore(`${bundle.join('\n')}\n${authority.certificateFor(['localhost'])}`),
   );
   writeFileSync(join(directory, 'others.jks'), javaTrustStore(bundle.join('\n')));
   writeFileSync(join(directory, 'Fetch.java'), program);

@@ -63,7 +63,7 @@ const control = new ControlServer({
   secrets,
   rekey: (printed) =>
     secrets.rekey(printed === '' ? keysOfFile(keyFile, true) : keysOfCommand(printed, keyFile)),
-  certificate: keeper.certificate,
+  trustFor: (names) => keeper.trustFor(names),
   version,
   names,
   end: () => process.kill(process.pid, 'SIGTERM'),

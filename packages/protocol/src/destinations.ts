@@ -142,6 +142,8 @@ export const trustFiles = {
   bundle: '/run/coppice/ca-certificates.pem',
   /** The same as Java reads it. */
   java: '/run/coppice/authorities.jks',
+  /** What stands over the stores of the image: one for each that differs. */
+  stores: '/run/coppice/stores',
   /** Settings that lead apt to the bundle. */
   apt: '/run/coppice/apt.conf',
 } as const;

@@ -71,6 +71,12 @@ export const defaultMemoryMs = 600_000;
 /** It was neither done nor undone: whoever adopts the machine next settles it. */
 export class LeftBehind extends CoppiceError {}
 
+/** A file below /run of a sandbox, and the file of its root that shows the same from then on. */
+export interface Cover {
+  readonly file: string;
+  readonly place: string;
+}
+
 /** How often the kernel refused something for a limit, since the machine started. */
 export interface MachineRefusals {
   readonly oomKills: number;
@@ -100,6 +106,11 @@ export interface Machine {
   refusals(): MachineRefusals;
   /** Renames the machine from outside; absent where the guest's own setHostname may do it. */
   setHostname?(hostname: string): Promise<void>;
+  /**
+   * Mounts files over files of the root, read-only, until the machine ends. Nothing of it is on the disk. Places that are no file are
+   * left out; links lead to what they stand for.
+   */
+  cover(covers: readonly Cover[]): Promise<void>;
   /**
    * Sends every process the signal (TERM unless given), then kills after the grace. When it returns, no process, mount or cgroup of
    * the machine is left. Idempotent.

@@ -1,5 +1,6 @@
 // Drivers
 export {
+  type Cover,
   type Driver,
   type DriverHealth,
   type Ending,

@@ -55,6 +55,47 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       expect((await shellIn(machine.guest, 'hostname')).stdout).toBe('second-name\n');
     });
 
+    test('shows files of its memory over files of its root, and has nothing of that on its disk', async () => {
+      await using bench = await open();
+      const spec = bench.spec();
+      const machine = await bench.driver.start(spec);
+      const { guest } = machine;
+      await shellIn(
+        guest,
+        `mkdir -p /etc/store /run/coppice; echo own > /etc/store/real; ln -s store/real /etc/led
+         echo first > /run/coppice/one; echo second > /run/coppice/two`,
+      );
+      const cover = (file: string, place: string) => machine.cover([{ file: `/run/coppice/${file}`, place }]);
+      await cover('one', '/etc/led');
+      await cover('one', '/etc/store/real');
+      await cover('one', '/etc/absent');
+      await cover('one', '/etc/store');
+      expect((await shellIn(guest, 'cat /etc/led; ls /etc/store; ls /etc/absent')).stdout).toBe(
+        'first\nreal\n',
+      );
+      // Programs that would replace it fail, and do not lose what they wrote without a word.
+      const changed = await shellIn(
+        guest,
+        'echo x > /etc/led; rm -f /etc/store/real; mv /etc/passwd /etc/store/real',
+      );
+      expect(changed.code).not.toBe(0);
+      await cover('two', '/etc/led');
+      expect((await shellIn(guest, 'cat /etc/store/real')).stdout).toBe('second\n');
+      expect(readFileSync(join(spec.diskDir, 'upper/etc/store/real'), 'utf8')).toBe('own\n');
+    });
+
+    test('mounts no directory over another, whatever stands at the two places', async () => {
+      await using bench = await open();
+      const machine = await bench.start();
+      await shellIn(
+        machine.guest,
+        'mkdir -p /run/coppice /etc/all; ln -s /proc /run/coppice/one; echo own > /etc/file',
+      );
+      for (const place of ['/etc/all', '/etc/file'])
+        await machine.cover([{ file: '/run/coppice/one', place }]).catch(() => {});
+      expect((await shellIn(machine.guest, 'ls /etc/all; cat /etc/file')).stdout).toBe('own\n');
+    });
+
     test('is root inside and nobody of the host outside', async () => {
       await using bench = await open();
       const machine = await bench.start();

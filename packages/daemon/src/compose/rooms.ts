@@ -116,7 +116,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     ...base,
     waker: pauser,
     imageSettings: (imageId) => images.settings(imageId),
-    trust: new SandboxTrust(() => gatewayService.certificate()),
+    trust: new SandboxTrust(gatewayService, log),
   });
   const maxConnections = affordableConnections(config.limits.forward_connections);
   const ports = new PortService({ state, journal, finder, guests, log, maxConnections });

@@ -28,7 +28,7 @@ export interface GuestDoorParts {
   /** What an image says about processes that run in it. */
   readonly imageSettings: (imageId: string) => ImageSettings | undefined;
   /** Lets programs of a sandbox that uses secrets trust the gateway. */
-  readonly trust: { ensure(machine: Machine): Promise<void> };
+  readonly trust: { ensure(machine: Machine, secrets: readonly string[]): Promise<void> };
 }
 
 /** Gives out leases; the common path, a sandbox that runs, takes no lock and awaits nothing. */
@@ -61,7 +61,8 @@ export class GuestDoor implements GuestAccess {
 
   #trusted(record: SandboxRecord, machine: Machine): GuestLease | Promise<GuestLease> {
     if (!record.network.allow.some(isSecret)) return this.#lease(record, machine);
-    return this.#parts.trust.ensure(machine).then(() => this.#lease(record, machine));
+    const { secrets } = destinationsOf(record.network.allow);
+    return this.#parts.trust.ensure(machine, secrets).then(() => this.#lease(record, machine));
   }
 
   #lease(record: SandboxRecord, machine: Machine): GuestLease {

@@ -43,11 +43,16 @@ const nothingSpent: Costs['total'] = {
   estimated: 0,
 };
 
+/** A gateway of an earlier version says no hosts. */
+const trustSchema = z.object({ certificate: z.string(), hosts: z.array(z.string()).default([]) });
+export type Trust = z.output<typeof trustSchema>;
+
 const itemsOf = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
 /** Keys, costs and budgets, which the gateway keeps. */
 export class GatewayService {
   readonly #parts: GatewayServiceParts;
+  #secretChanges = 0;
 
   constructor(parts: GatewayServiceParts) {
     this.#parts = parts;
@@ -73,6 +78,7 @@ export class GatewayService {
 
   async setSecret(name: string, secret: z.output<typeof setSecretSchema>): Promise<void> {
     await this.#ask('PUT', `/secrets/${name}`, secret);
+    this.#secretChanges += 1;
   }
 
   async rekey(): Promise<void> {
@@ -80,9 +86,15 @@ export class GatewayService {
     await gateway.rekey(await network.gatewayPlace());
   }
 
-  /** Of the authority that sandboxes with secrets trust. */
-  async certificate(): Promise<string> {
-    return (await this.#ask<{ certificate: string }>('GET', '/authority')).certificate;
+  /** What a sandbox that may use these secrets trusts, and the hosts that this holds for. */
+  async trustFor(secrets: readonly string[]): Promise<Trust> {
+    const query = new URLSearchParams(secrets.map((secret) => ['secret', secret]));
+    return trustSchema.parse(await this.#ask('GET', `/authority?${query}`));
+  }
+
+  /** Changes with every change of a secret. */
+  get secretChanges(): number {
+    return this.#secretChanges;
   }
 
   async listSecrets(): Promise<Secret[]> {
@@ -92,6 +104,7 @@ export class GatewayService {
 
   async removeSecret(name: string): Promise<void> {
     await this.#ask('DELETE', `/secrets/${name}`);
+    this.#secretChanges += 1;
   }
 
   async costs({ by, since_ms, until_ms, sandbox, ...where }: z.output<typeof costsQuery>): Promise<Costs> {

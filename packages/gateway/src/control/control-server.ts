@@ -15,8 +15,8 @@ export interface ControlParts {
   readonly secrets: Secrets;
   /** With what the command of the key printed; empty: with a fresh key file. */
   readonly rekey: (printedKeys: string) => void;
-  /** Of the authority that sandboxes with secrets trust. */
-  readonly certificate: string;
+  /** What a sandbox that may use these secrets trusts, and for which hosts. */
+  readonly trustFor: (secrets: readonly string[]) => { certificate: string; hosts: readonly string[] };
   readonly version: string;
   /** The block of addresses that stand for names here. */
   readonly names: string;
@@ -70,7 +70,7 @@ export class ControlServer {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { egress, models, secrets, certificate, version, names, end } = this.#parts;
+    const { egress, models, secrets, version, names, end } = this.#parts;
     const url = new URL(request.url ?? '/', 'http://gateway');
     const [, subject, id, part] = url.pathname.split('/');
     const call = `${request.method} ${subject}${id === undefined ? '' : '/:id'}${part === undefined ? '' : `/${part}`}`;
@@ -116,7 +116,7 @@ export class ControlServer {
         this.#parts.rekey(rekeySchema.parse(await bodyOf(request)).keys);
         return json(response, {});
       case 'GET authority':
-        return json(response, { certificate });
+        return json(response, this.#parts.trustFor(url.searchParams.getAll('secret')));
       case 'GET secrets':
         return json(response, { items: secrets.list() });
       case 'DELETE secrets/:id':

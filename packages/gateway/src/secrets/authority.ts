@@ -28,6 +28,7 @@ const ids = {
   alternativeName: '2.5.29.17',
   subjectKey: '2.5.29.14',
   authorityKey: '2.5.29.35',
+  nameConstraints: '2.5.29.30',
 };
 
 interface Leaf {
@@ -36,19 +37,16 @@ interface Leaf {
 }
 
 /**
- * Signs for the hosts of secrets, and for nothing else. Its key is in this home alone, and only sandboxes that use a secret trust it.
- * What it signs is served to them alone, at the addresses that stand for names.
+ * Signs for the hosts of secrets. Its key is in this home alone, and only sandboxes that use a secret trust it. Each of them trusts it
+ * for the hosts of its own secrets alone: whoever stole the key could not show a sandbox another host.
  */
 export class Authority {
-  /** What sandboxes trust. */
-  readonly certificate: string;
   readonly #key: KeyObject;
   readonly #leafKey: KeyObject;
   readonly #leaves = new Map<string, Leaf>();
   readonly #now: () => number;
 
-  private constructor(certificate: string, key: KeyObject, now: () => number) {
-    this.certificate = certificate;
+  private constructor(key: KeyObject, now: () => number) {
     this.#key = key;
     this.#now = now;
     this.#leafKey = newKey();
@@ -57,14 +55,34 @@ export class Authority {
   /** Reads it from its file, or makes it. */
   static open(file: string, now: () => number = Date.now): Authority {
     try {
-      writeFileSync(file, fresh(now()), { mode: 0o600, flag: 'wx', flush: true });
+      const key = newKey().export({ type: 'pkcs8', format: 'pem' });
+      writeFileSync(file, key, { mode: 0o600, flag: 'wx', flush: true });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
-    const pem = readFileSync(file, 'utf8');
-    const certificate = /-----BEGIN CERTIFICATE-----[\s\S]*-----END CERTIFICATE-----\n/.exec(pem)?.[0];
-    if (certificate === undefined) throw new Error(`${file} holds no certificate`);
-    return new Authority(certificate, createPrivateKey(pem), now);
+    return new Authority(createPrivateKey(readFileSync(file, 'utf8')), now);
+  }
+
+  /** What a sandbox trusts that has secrets of these hosts. A host such as `*.example.com` is every name below. */
+  certificateFor(hosts: readonly string[]): string {
+    const nowMs = this.#now();
+    return pemOf(
+      signed({
+        subject: authorityName,
+        issuer: authorityName,
+        publicKey: createPublicKey(this.#key),
+        issuerKey: this.#key,
+        fromMs: nowMs - dayMs,
+        untilMs: nowMs + authorityDays * dayMs,
+        extensions: [
+          // It signs servers and no further authorities.
+          extension(ids.basicConstraints, sequence(boolean(true), integer(Buffer.from([0]))), true),
+          extension(ids.keyUsage, bits(Buffer.from([0x06]), 1), true),
+          extension(ids.extendedKeyUsage, sequence(oid(ids.serverAuth))),
+          extension(ids.nameConstraints, constraints(hosts), true),
+        ],
+      }),
+    );
   }
 
   /** What shows a sandbox that it speaks to this host. */
@@ -89,7 +107,7 @@ export class Authority {
       }),
     );
     const key = this.#leafKey.export({ type: 'pkcs8', format: 'pem' }) as string;
-    const leaf = { context: createSecureContext({ key, cert: cert + this.certificate }), untilMs };
+    const leaf = { context: createSecureContext({ key, cert }), untilMs };
     if (this.#leaves.size >= mostLeaves) this.#leaves.clear();
     this.#leaves.set(name, leaf);
     return leaf.context;
@@ -100,24 +118,16 @@ const authorityName = 'Coppice gateway of this machine';
 
 const newKey = (): KeyObject => generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
 
-function fresh(nowMs: number): string {
-  const key = newKey();
-  const certificate = signed({
-    subject: authorityName,
-    issuer: authorityName,
-    publicKey: createPublicKey(key),
-    issuerKey: key,
-    fromMs: nowMs - dayMs,
-    untilMs: nowMs + authorityDays * dayMs,
-    extensions: [
-      // It signs servers and no further authorities.
-      extension(ids.basicConstraints, sequence(boolean(true), integer(Buffer.from([0]))), true),
-      extension(ids.keyUsage, bits(Buffer.from([0x06]), 1), true),
-      extension(ids.extendedKeyUsage, sequence(oid(ids.serverAuth))),
-    ],
-  });
-  return (key.export({ type: 'pkcs8', format: 'pem' }) as string) + pemOf(certificate);
-}
+/** These names and what is below them, and no address at all. A list of none would allow every name, so there is always one. */
+const constraints = (hosts: readonly string[]): Buffer => {
+  const names = hosts.length === 0 ? ['none.invalid'] : hosts.map((host) => host.replace(/^\*\./, ''));
+  const subtree = (kind: number, value: Buffer): Buffer => sequence(context(kind, value, false));
+  const permitted = [...new Set(names)].map((name) => subtree(generalName.dns, Buffer.from(name, 'latin1')));
+  const everyAddress = [8, 32].map((size) => subtree(generalName.address, Buffer.alloc(size)));
+  return sequence(context(0, Buffer.concat(permitted)), context(1, Buffer.concat(everyAddress)));
+};
+
+const generalName = { dns: 2, address: 7 };
 
 interface Statement {
   readonly subject: string;

@@ -2,13 +2,10 @@
 
 const tagged = (tag: number, content: Buffer): Buffer => {
   const { length } = content;
-  const size =
-    length < 0x80
-      ? Buffer.from([length])
-      : length < 0x100
-        ? Buffer.from([0x81, length])
-        : Buffer.from([0x82, length >> 8, length & 0xff]);
-  return Buffer.concat([Buffer.from([tag]), size, content]);
+  const digits: number[] = [];
+  for (let left = length; left > 0; left >>= 8) digits.unshift(left & 0xff);
+  const size = length < 0x80 ? [length] : [0x80 | digits.length, ...digits];
+  return Buffer.concat([Buffer.from([tag, ...size]), content]);
 };
 
 export const sequence = (...parts: readonly Buffer[]): Buffer => tagged(0x30, Buffer.concat(parts));

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import { connect, rootCertificates, type TLSSocket, TLSSocket as TlsSocket } from 'node:tls';
-import { parseDestination, ruleFor, type SecretUse } from '@coppice/protocol';
+import { type NameRule, parseDestination, ruleFor, type SecretUse } from '@coppice/protocol';
 import type { Errand } from '../egress/errand.ts';
 import type { Authority } from './authority.ts';
 import type { Secrets } from './secrets.ts';
@@ -31,8 +31,11 @@ export class SecretKeeper {
     this.#parts = parts;
   }
 
-  get certificate(): string {
-    return this.#parts.authority.certificate;
+  /** What a sandbox that may use these secrets trusts, and the hosts that this holds for. */
+  trustFor(secrets: readonly string[]): { certificate: string; hosts: readonly string[] } {
+    const patterns = this.#uses(secrets).flatMap(({ use }) => use.hosts.flatMap(rulesOf));
+    const hosts = [...new Set(patterns.map(({ pattern }) => pattern))].sort();
+    return { certificate: this.#parts.authority.certificateFor(hosts), hosts };
   }
 
   /** Whether a secret that this sandbox may use belongs to this host. */
@@ -103,12 +106,14 @@ export class SecretKeeper {
 export class AmbiguousPath extends Error {}
 
 const belongsTo = ({ hosts }: SecretUse, name: string, port: number): boolean =>
-  hosts.some((host) => {
-    const parsed = parseDestination(host);
-    if (!('kind' in parsed) || parsed.kind !== 'names') return false;
-    const rules = parsed.rules.map((rule) => ({ ...rule, ports: rule.ports.filter((each) => each !== 80) }));
-    return ruleFor(rules, name, port) !== undefined;
-  });
+  hosts.some((host) => ruleFor(rulesOf(host), name, port) !== undefined);
+
+/** Never at the port of plain HTTP. */
+const rulesOf = (host: string): NameRule[] => {
+  const parsed = parseDestination(host);
+  if (!('kind' in parsed) || parsed.kind !== 'names') return [];
+  return parsed.rules.map((rule) => ({ ...rule, ports: rule.ports.filter((each) => each !== 80) }));
+};
 
 /** Dots, slashes and backslashes that a server may read as another path, plain or encoded. */
 const ambiguous = /\/\.{1,2}(?:\/|;|$)|\/\/|\\|%(?:2e|2f|5c|25|00)|[^\x21-\x7e]|;/i;

@@ -4,6 +4,7 @@ import { CoppiceError } from '@coppice/protocol';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { MachineRefusals } from '../../driver.ts';
 import {
+  type Cover,
   type GiveUp,
   LeftBehind,
   type Machine,
@@ -29,6 +30,8 @@ import { watchedPlaces } from './watched-places.ts';
 
 /** What the agent may take beyond the grace that it was given. */
 const agentSlackMs = 2000;
+
+const coverMs = 60_000;
 
 /** Short at first: what cannot be had at one moment seldom can later in the same one. */
 const patiencesS = [2, 5, 30];
@@ -131,6 +134,12 @@ export class ContainerMachine implements Machine {
       cgroup.tasksFile,
       processors.choose(limits.cpus) ?? processors.all,
     ]);
+  }
+
+  async cover(covers: readonly Cover[]): Promise<void> {
+    const pairs = covers.flatMap(({ file, place }) => [file, place]);
+    const { launcher } = this.#parts;
+    await runProgram([launcher.program, 'cover', String(this.pid), ...pairs], { deadlineMs: coverMs });
   }
 
   /** After the end: as it was last, so that a kill for memory can be told from others. */

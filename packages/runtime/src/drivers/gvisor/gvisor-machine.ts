@@ -2,7 +2,14 @@ import { mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SandboxCgroup } from '../../cgroups/sandbox-cgroup.ts';
 import type { MachineRefusals } from '../../driver.ts';
-import { endingOf, type GiveUp, type Machine, type MachineLimits, type MachineUsage } from '../../driver.ts';
+import {
+  type Cover,
+  endingOf,
+  type GiveUp,
+  type Machine,
+  type MachineLimits,
+  type MachineUsage,
+} from '../../driver.ts';
 import type { Guest } from '../../guest/guest.ts';
 import { LinkKeeper, type LinkListener } from '../../guest/link-keeper.ts';
 import type { Processors } from '../../machine/processors.ts';
@@ -117,6 +124,10 @@ export class GvisorMachine implements Machine {
     cgroup.setLimits(sandboxLimits(limits));
     // How many it has is settled at its start; where they are is not.
     await runProgram([relay, '--move', cgroup.tasksFile, processors.choose(limits.cpus) ?? processors.all]);
+  }
+
+  async cover(covers: readonly Cover[]): Promise<void> {
+    await this.#parts.runsc.cover(this.id, covers);
   }
 
   async usage(): Promise<MachineUsage> {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { MachineSpec } from '../../driver.ts';
 
 /** Where the agent stands inside: on a filesystem of memory, so that nothing of it reaches the disk. */
-const agentInside = '/run/coppice-agent';
+export const agentInside = '/run/coppice-agent';
 
 /**
  * What the agent may do, and root inside but for the last: the agent names a fork anew, and takes that right from

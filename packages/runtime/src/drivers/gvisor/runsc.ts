@@ -2,8 +2,10 @@ import { existsSync } from 'node:fs';
 import { readdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
+import type { Cover } from '../../driver.ts';
 import { runProgram } from '../../programs/run-program.ts';
 import type { Bounds } from '../../programs/unless-given-up.ts';
+import { agentInside } from './oci-bundle.ts';
 
 /** For what takes milliseconds on a machine at rest. */
 const commandMs = 60_000;
@@ -58,6 +60,13 @@ export class Runsc {
   /** Lets a sandbox go on that may or may not stand still. */
   async resumeIfPaused(id: string, deadlineMs = commandMs): Promise<void> {
     await runProgram(this.#command('resume', id), { accept: [128], deadlineMs });
+  }
+
+  /** By the agent's program, as a process of its own: nothing else inside may mount. */
+  async cover(id: string, covers: readonly Cover[]): Promise<void> {
+    const pairs = covers.flatMap(({ file, place }) => [file, place]);
+    const command = this.#command('exec', '--cap', 'CAP_SYS_ADMIN', id, agentInside, '--cover', ...pairs);
+    await runProgram(command, { deadlineMs: commandMs });
   }
 
   /** The sandbox goes on afterwards. Not compressed: that costs more time than it saves, and clones share plain pages. */
