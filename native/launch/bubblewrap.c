@@ -75,8 +75,8 @@ void exec_bubblewrap(const struct setup *setup, const struct message *request, c
   push_masks();
   PUSH("--cap-drop", "ALL");
   for (size_t index = 0; index < sizeof capabilities / sizeof *capabilities; index++) PUSH("--cap-add", capabilities[index]);
-  /* In a workspace of root such a file would have its capabilities on the host. */
-  if (!message_get(request, "workspace")) PUSH("--cap-add", "CAP_SETFCAP");
+  /* In a directory of root such a file would have its capabilities on the host. */
+  if (!message_get(request, "mount")) PUSH("--cap-add", "CAP_SETFCAP");
   PUSH("--seccomp", "4", "--info-fd", "5", "--", "/run/coppice/agent", "--listen-fd", "3");
   arguments[count] = NULL;
   if (!place(fds)) {

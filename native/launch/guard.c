@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../workspace/modes.h"
+#include "../mounts/modes.h"
 
 bool begin_guard(int socket, char *reason) {
   int listener = watch_modes();

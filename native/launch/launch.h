@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "../mounts/mounts.h"
+
 enum { message_limit = 60000, hierarchies_limit = 16 };
 
 /* message.c */
@@ -105,7 +107,9 @@ struct trees {
   int image;
   int disk;
   int agent;
-  int workspace; /* with its owners mapped; -1: none */
+  struct host_mount mounts[mounts_limit];
+  int mount_trees[mounts_limit]; /* with their owners mapped */
+  size_t mount_count;
 };
 bool idmap_tree(int tree, int userns, uint64_t more);
 bool idmap_trees(const struct trees *trees, int userns, char *reason);
@@ -118,8 +122,8 @@ bool build_root(const char *scratch, const struct trees *trees, const struct mes
 bool furnish_root(const char *root, int agent, const struct message *request, char *reason);
 
 /*
- * guard.c: for sandboxes with a workspace. What becomes the sandbox begins it, and hands the rest over a socket to who started
- * it; from then on a process beside the sandbox, and in its cgroups, decides about set-id bits. See workspace/modes.h.
+ * guard.c: for sandboxes with mounts of the host. What becomes the sandbox begins it, and hands the rest over a socket to who started
+ * it; from then on a process beside the sandbox, and in its cgroups, decides about set-id bits. See mounts/modes.h.
  */
 bool begin_guard(int socket, char *reason);
 bool start_guard(int socket, int userns, pid_t init, int cgroup, char *reason);

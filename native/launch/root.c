@@ -39,29 +39,33 @@ bool idmap_trees(const struct trees *trees, int userns, char *reason) {
 static bool attach(int tree, const char *at) { return syscall(SYS_move_mount, tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) == 0; }
 
 /* A mount follows symbolic links to its place, so each place is made a real directory of the root first. */
-static bool prepare_place(int root, const char *name, int *place, char *reason) {
-  *place = open_place(root, name, place_directory, 0755);
-  return *place >= 0 || fail(reason, "make /%s of the sandbox a directory", name);
-}
-
 static bool prepare_places(int root, char *reason) {
   static const char *const names[] = {"proc", "dev", "sys", "run"};
   for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
-    int place;
-    if (!prepare_place(root, names[index], &place, reason)) return false;
+    int place = open_place(root, names[index], place_directory, 0755);
+    if (place < 0) return fail(reason, "make /%s of the sandbox a directory", names[index]);
     close(place);
   }
   return true;
 }
 
-static bool attach_workspace(int root, int tree, char *reason) {
-  int place;
-  if (tree < 0) return true;
-  if (!prepare_place(root, "workspace", &place, reason)) return false;
-  bool attached = syscall(SYS_move_mount, tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0;
-  if (!attached) fail(reason, "attach the workspace directory");
+static bool attach_mount(int root, const struct trees *trees, size_t number, char *reason) {
+  char trouble[mount_trouble_limit];
+  const struct host_mount *mount = &trees->mounts[number];
+  int place = open_mount_place(root, mount, number, trouble);
+  if (place < 0 && trouble[0]) errno = 0;
+  if (place < 0) return trouble[0] ? fail(reason, "%s", trouble) : fail(reason, "make %s of the sandbox a directory", mount->guest);
+  bool attached =
+      syscall(SYS_move_mount, trees->mount_trees[number], "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0;
+  if (!attached) fail(reason, "mount %s at %s", mount->host, mount->guest);
   close(place);
   return attached;
+}
+
+static bool attach_mounts(int root, const struct trees *trees, char *reason) {
+  for (size_t number = 0; number < trees->mount_count; number++)
+    if (!attach_mount(root, trees, number, reason)) return false;
+  return true;
 }
 
 /*
@@ -101,7 +105,7 @@ bool build_root(const char *scratch, const struct trees *trees, const struct mes
 
   int root = open("root", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) return fail(reason, "open the root");
-  bool good = prepare_places(root, reason) && attach_workspace(root, trees->workspace, reason);
+  bool good = prepare_places(root, reason) && attach_mounts(root, trees, reason);
   close(root);
   if (!good) return false;
   return furnish_root("root", trees->agent, request, reason);

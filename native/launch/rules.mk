@@ -1,5 +1,5 @@
 PROGRAMS += $(BUILD)/coppice-launch
-launch_sources := $(wildcard launch/*.c place/*.c workspace/*.c) lib/processors.c lib/write.c
+launch_sources := $(wildcard launch/*.c place/*.c mounts/*.c) lib/processors.c lib/write.c
 
 # Turns a list of names into cases that are left out where this machine's headers lack the call.
 launch_numbers = awk -F= '/^[a-z]/ { \
@@ -11,6 +11,6 @@ $(BUILD)/launch/%.inc: launch/syscalls/%.txt | $(BUILD)
 	$(launch_numbers) $< > $@.new
 	mv $@.new $@
 
-$(BUILD)/coppice-launch: $(launch_sources) $(wildcard launch/*.h place/*.h workspace/*.h lib/*.h) $(BUILD)/launch/allowed.inc $(BUILD)/launch/refused.inc | $(BUILD)
+$(BUILD)/coppice-launch: $(launch_sources) $(wildcard launch/*.h place/*.h mounts/*.h lib/*.h) $(BUILD)/launch/allowed.inc $(BUILD)/launch/refused.inc | $(BUILD)
 	$(CC) $(CFLAGS) -I$(BUILD)/launch -o $@.new $(launch_sources)
 	mv $@.new $@

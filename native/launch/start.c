@@ -2,7 +2,6 @@
 #include "launch.h"
 
 #include "../lib/processors.h"
-#include "../workspace/workspace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,18 +27,28 @@ static unsigned first_id(const struct message *request) { return (unsigned)strto
 
 int clone_tree(const char *path) { return (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC); }
 
-static bool open_workspace(const struct message *request, int *tree, char *reason) {
-  struct workspace workspace = {
-      .path = message_get(request, "workspace"),
-      .identity = message_get(request, "workspace-identity"),
-      .first_id = first_id(request),
-  };
-  char trouble[workspace_trouble_limit];
-  if (!workspace.path) return true;
-  *tree = clone_workspace(&workspace, trouble);
-  if (*tree >= 0) return true;
-  if (trouble[0]) errno = 0;
-  return trouble[0] ? fail(reason, "%s", trouble) : fail(reason, "open the workspace directory %s", workspace.path);
+/* Each has one of every field, in the same order. */
+static bool open_mounts(const struct message *request, struct trees *trees, char *reason) {
+  static const char *const fields[] = {"mount", "mount-identity", "mount-at", "mount-mode"};
+  enum { field_count = sizeof fields / sizeof *fields };
+  const char *at[field_count] = {NULL}, *values[field_count];
+  char trouble[mount_trouble_limit];
+  trees->mount_count = 0;
+  while ((values[0] = message_next(request, fields[0], &at[0]))) {
+    size_t number = trees->mount_count;
+    for (size_t field = 1; field < field_count; field++)
+      if (!(values[field] = message_next(request, fields[field], &at[field]))) return fail(reason, "a mount without %s", fields[field]);
+    if (number == mounts_limit || values[2][0] != '/') return fail(reason, "a mount that cannot be");
+    trees->mounts[number] =
+        (struct host_mount){.host = values[0], .identity = values[1], .guest = values[2], .read_only = strcmp(values[3], "ro") == 0};
+    trees->mount_trees[number] = clone_mount(&trees->mounts[number], number, first_id(request), trouble);
+    if (trees->mount_trees[number] < 0) {
+      if (trouble[0]) errno = 0;
+      return trouble[0] ? fail(reason, "%s", trouble) : fail(reason, "open the directory %s", values[0]);
+    }
+    trees->mount_count++;
+  }
+  return true;
 }
 
 bool open_trees(const struct setup *setup, const struct message *request, struct trees *trees, char *reason) {
@@ -51,8 +60,7 @@ bool open_trees(const struct setup *setup, const struct message *request, struct
   const char *agent = message_get(request, "agent") ? message_get(request, "agent") : setup->agent;
   trees->agent = clone_agent(setup, agent, reason);
   if (trees->agent < 0) return false;
-  trees->workspace = -1;
-  return open_workspace(request, &trees->workspace, reason);
+  return open_mounts(request, trees, reason);
 }
 
 /* By a relative name, since the whole path may be longer than a socket address can hold. */
@@ -123,7 +131,7 @@ static void inner(const struct setup *setup, const struct namespaces *ahead, con
                   const struct inherited *fds, int guard, char *reason) {
   if (!limit_resources(request, reason) || !enter_namespaces(ahead, reason)) return;
   if (!build_root(start_scratch, trees, request, reason)) return;
-  if (trees->workspace >= 0 && !begin_guard(guard, reason)) return;
+  if (trees->mount_count > 0 && !begin_guard(guard, reason)) return;
   exec_bubblewrap(setup, request, fds, reason);
 }
 
@@ -212,5 +220,5 @@ bool start_container(const struct setup *setup, const struct namespaces *ahead, 
   }
   drain(info[0], text, sizeof text);
   if (!report(pid, fds.console, text, &init, reply, reason)) return false;
-  return trees.workspace < 0 || start_guard(guard[0], ahead->user, init, cgroup, reason);
+  return trees.mount_count == 0 || start_guard(guard[0], ahead->user, init, cgroup, reason);
 }

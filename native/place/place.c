@@ -91,13 +91,27 @@ static bool make(int parent, const char *name, enum place_kind kind, mode_t mode
   return fd >= 0 && close(fd) == 0;
 }
 
+/* The directories above a place; those that are missing are made. None of them may be a link. */
+static int open_above(int root, const char *above) {
+  const uint64_t beneath = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  char part[PATH_MAX];
+  for (const char *end = above; *end; end += strspn(end, "/")) {
+    end += strcspn(end, "/");
+    snprintf(part, sizeof part, "%.*s", (int)(end - above), above);
+    int parent = open_beneath(root, part, O_DIRECTORY, beneath);
+    if (parent >= 0) close(parent);
+    else if (errno != ENOENT || !make(root, part, place_directory, 0755)) return -1;
+  }
+  return open_beneath(root, above, O_DIRECTORY, beneath);
+}
+
 int open_place(int root, const char *name, enum place_kind kind, mode_t mode) {
   const char *slash = strrchr(name, '/');
   char above[PATH_MAX] = ".";
   int fd = open_as(root, name, kind);
   if (fd >= 0 || (errno != ENOENT && errno != ELOOP && errno != ENOTDIR && errno != EINVAL && errno != EXDEV)) return fd;
   if (slash) snprintf(above, sizeof above, "%.*s", (int)(slash - name), name);
-  int parent = open_beneath(root, above, O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+  int parent = open_above(root, above);
   if (parent < 0) return -1;
   const char *last = slash ? slash + 1 : name;
   bool made = (!is_there(parent, last) || set_aside(parent, last)) && make(parent, last, kind, mode);

@@ -16,7 +16,7 @@ enum place_kind {
 /*
  * Opens a place by an O_PATH descriptor. What is missing is made, with this mode. Anything else than what is asked for is
  * renamed to NAME.set-aside, and a new one is made: a start never fails for what a sandbox did to its own root, and nothing
- * that it had is lost. Call it before the root is in use. -1 with errno.
+ * that it had is lost. Directories above it are made too; a link among them is an error. Call it before the root is in use. -1 with errno.
  */
 int open_place(int root, const char *name, enum place_kind kind, mode_t mode);
 

@@ -21,11 +21,12 @@ void die(const char *what) {
 }
 
 static void usage(void) {
-  fprintf(stderr,
-          "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --image DIRECTORY --layers OPTIONS\n"
-          "                     --root PATH --tmp PATH [--workspace-place PATH [--workspace DIRECTORY [--workspace-identity IDENTITY]]] "
-          "[--cgroup FILE]... [--processors LIST] [--memory BYTES] -- COMMAND THAT STARTS...\n"
-          "       coppice-relay --gate PATH | --move TASKS LIST\n");
+  fprintf(
+      stderr,
+      "usage: coppice-relay --socket PATH --hold-socket PATH --gate-socket PATH --netns PATH --image DIRECTORY --layers OPTIONS\n"
+      "                     --root PATH --tmp PATH [--mount-at PATH --mount-place PATH [--mount DIRECTORY] [--mount-identity IDENTITY]\n"
+      "                     [--mount-mode ro|rw]]... [--cgroup FILE]... [--processors LIST] [--memory BYTES] -- COMMAND THAT STARTS...\n"
+      "       coppice-relay --gate PATH | --move TASKS LIST\n");
   exit(64);
 }
 
@@ -57,6 +58,22 @@ static int listen_at(const char *path) {
   return fd;
 }
 
+/* Where it goes comes first of each. */
+static void parse_mount(struct plan *plan, const char *option, const char *value) {
+  if (strcmp(option, "--mount-at") == 0) {
+    if (plan->mount_count == mounts_limit) usage();
+    plan->mounts[plan->mount_count++] = (struct host_mount){.identity = "", .guest = value};
+    return;
+  }
+  if (plan->mount_count == 0) usage();
+  struct host_mount *mount = &plan->mounts[plan->mount_count - 1];
+  if (strcmp(option, "--mount") == 0) mount->host = value;
+  else if (strcmp(option, "--mount-identity") == 0) mount->identity = value;
+  else if (strcmp(option, "--mount-place") == 0) plan->mount_places[plan->mount_count - 1] = value;
+  else if (strcmp(option, "--mount-mode") == 0) mount->read_only = strcmp(value, "ro") == 0;
+  else usage();
+}
+
 static struct plan parse(int argc, char **argv) {
   struct plan plan = {0};
   plan.cgroup_files = calloc((size_t)argc, sizeof(char *));
@@ -72,9 +89,7 @@ static struct plan parse(int argc, char **argv) {
     else if (strcmp(argv[at], "--image") == 0) plan.image = value;
     else if (strcmp(argv[at], "--root") == 0) plan.root = value;
     else if (strcmp(argv[at], "--tmp") == 0) plan.tmp = value;
-    else if (strcmp(argv[at], "--workspace") == 0) plan.workspace = value;
-    else if (strcmp(argv[at], "--workspace-identity") == 0) plan.workspace_identity = value;
-    else if (strcmp(argv[at], "--workspace-place") == 0) plan.workspace_place = value;
+    else if (strncmp(argv[at], "--mount-", 8) == 0 || strcmp(argv[at], "--mount") == 0) parse_mount(&plan, argv[at], value);
     else if (strcmp(argv[at], "--processors") == 0) plan.processors = value;
     else if (strcmp(argv[at], "--memory") == 0) plan.memory = value;
     else if (strcmp(argv[at], "--cgroup") == 0) plan.cgroup_files[plan.cgroup_count++] = value;
@@ -82,7 +97,8 @@ static struct plan parse(int argc, char **argv) {
   }
   if (plan.socket == NULL || plan.hold_socket == NULL || plan.gate_socket == NULL) usage();
   if (plan.netns == NULL || plan.image == NULL || plan.layers == NULL || plan.root == NULL || plan.tmp == NULL) usage();
-  if (plan.workspace != NULL && plan.workspace_place == NULL) usage();
+  for (size_t number = 0; number < plan.mount_count; number++)
+    if (plan.mounts[number].guest[0] != '/' || plan.mount_places[number] == NULL) usage();
   if (at + 1 >= argc || strcmp(argv[at], "--") != 0) usage();
   plan.command = argv + at + 1;
   return plan;

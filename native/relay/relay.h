@@ -12,7 +12,8 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "../workspace/modes.h"
+#include "../mounts/modes.h"
+#include "../mounts/mounts.h"
 
 struct plan {
   const char *socket;
@@ -21,16 +22,16 @@ struct plan {
   const char *netns;
   const char **cgroup_files;
   size_t cgroup_count;
-  const char *image;              /* the directory that the paths of its layers begin at */
-  const char *layers;             /* of the overlay, as options of its mount */
-  const char *root;               /* where the overlay goes */
-  const char *tmp;                /* where its /tmp is shown once more, outside of what the sandbox can change */
-  const char *workspace;          /* a directory of the host that becomes its /workspace, or NULL for its own */
-  const char *workspace_identity; /* what it must be, or NULL */
-  const char *workspace_place;    /* where that is shown, likewise; NULL where nothing is mounted on /workspace */
-  const char *processors;         /* the only ones that it runs on, or NULL for all */
-  const char *memory;             /* how much the sandbox is told that it has, or NULL for all */
-  char **command;                 /* starts the sandbox, by way of the gate */
+  const char *image;                      /* the directory that the paths of its layers begin at */
+  const char *layers;                     /* of the overlay, as options of its mount */
+  const char *root;                       /* where the overlay goes */
+  const char *tmp;                        /* where its /tmp is shown once more, outside of what the sandbox can change */
+  struct host_mount mounts[mounts_limit]; /* directories of the host; one without a host path is the sandbox's own directory there */
+  const char *mount_places[mounts_limit]; /* where they are shown, likewise */
+  size_t mount_count;
+  const char *processors; /* the only ones that it runs on, or NULL for all */
+  const char *memory;     /* how much the sandbox is told that it has, or NULL for all */
+  char **command;         /* starts the sandbox, by way of the gate */
 };
 
 /* start.c */
@@ -47,10 +48,10 @@ void show_memory(const char *bytes);
 void mount_root(const struct plan *plan);
 /*
  * Makes sure of every place that runsc mounts on. What runsc binds there it finds by a path, on the host and through any
- * link: so the sandbox's own /tmp and the workspace are shown at places of ours, where nobody else can put one.
+ * link: so the sandbox's own /tmp and directories of the host are shown at places of ours, where nobody else can put one.
  */
 void prepare_root(const struct plan *plan);
-/* What it starts has the pipes as its stdio. With a workspace the modes that it gives to files are watched. */
+/* What it starts has the pipes as its stdio. With a directory of the host the modes that it gives to files are watched. */
 pid_t start_sandbox(const struct plan *plan, struct pipes *pipes, struct mode_watch *watch);
 /* Its exit code, once it has one. */
 int wait_for(pid_t command);

@@ -1,6 +1,6 @@
 PROGRAMS += $(BUILD)/coppice-relay
-relay_sources := $(wildcard relay/*.c place/*.c workspace/*.c) lib/processors.c
+relay_sources := $(wildcard relay/*.c place/*.c mounts/*.c) lib/processors.c
 
-$(BUILD)/coppice-relay: $(relay_sources) $(wildcard relay/*.h place/*.h workspace/*.h lib/*.h) | $(BUILD)
+$(BUILD)/coppice-relay: $(relay_sources) $(wildcard relay/*.h place/*.h mounts/*.h lib/*.h) | $(BUILD)
 	$(CC) $(CFLAGS) -o $@.new $(relay_sources)
 	mv $@.new $@

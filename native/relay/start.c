@@ -18,7 +18,6 @@
 
 #include "../lib/processors.h"
 #include "../place/place.h"
-#include "../workspace/workspace.h"
 #include "relay.h"
 
 void enter_cgroups(const struct plan *plan) {
@@ -102,17 +101,29 @@ static void show_at(int tree, const char *place) {
   close(tree);
 }
 
-static int find_workspace(const struct plan *plan) {
-  /* What asks for its files on the host is root there. */
-  struct workspace workspace = {.path = plan->workspace, .identity = plan->workspace_identity, .first_id = 0};
-  char trouble[workspace_trouble_limit];
-  int tree = clone_workspace(&workspace, trouble);
-  if (tree < 0 && trouble[0] != '\0') {
-    fprintf(stderr, "%s\n", trouble);
-    exit(70);
+static bool has_host_mount(const struct plan *plan) {
+  for (size_t number = 0; number < plan->mount_count; number++)
+    if (plan->mounts[number].host != NULL) return true;
+  return false;
+}
+
+static int or_trouble(int fd, const char *what, const char *trouble) {
+  if (fd >= 0) return fd;
+  if (trouble[0] == '\0') die(what);
+  fprintf(stderr, "%s\n", trouble);
+  exit(70);
+}
+
+static void show_mount(int root, const struct plan *plan, size_t number) {
+  const struct host_mount *mount = &plan->mounts[number];
+  char trouble[mount_trouble_limit];
+  if (mount->host == NULL) {
+    show_at(own_place(root, mount->guest + 1, 0755), plan->mount_places[number]);
+    return;
   }
-  if (tree < 0) die(plan->workspace);
-  return tree;
+  close(or_trouble(open_mount_place(root, mount, number, trouble), mount->guest, trouble));
+  /* What asks for its files on the host is root there. */
+  show_at(or_trouble(clone_mount(mount, number, 0, trouble), mount->host, trouble), plan->mount_places[number]);
 }
 
 void prepare_root(const struct plan *plan) {
@@ -122,12 +133,7 @@ void prepare_root(const struct plan *plan) {
   for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) make_place(root, directories[i], place_directory, 0755);
   make_place(root, "run/coppice-agent", place_file, 0755);
   show_at(own_place(root, "tmp", 01777), plan->tmp);
-  if (plan->workspace != NULL) {
-    make_place(root, "workspace", place_directory, 0755);
-    show_at(find_workspace(plan), plan->workspace_place);
-  } else if (plan->workspace_place != NULL) {
-    show_at(own_place(root, "workspace", 0755), plan->workspace_place);
-  }
+  for (size_t number = 0; number < plan->mount_count; number++) show_mount(root, plan, number);
   close(root);
 }
 
@@ -145,7 +151,7 @@ static pid_t run_with(const struct plan *plan, int in, int out, int watched) {
   pid_t pid = fork();
   if (pid < 0) die("fork");
   if (pid == 0) {
-    if (plan->workspace != NULL) have_modes_watched(watched);
+    if (has_host_mount(plan)) have_modes_watched(watched);
     /* What it says on stderr goes where our own does: to who started us. */
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0) _exit(126);
     execvp(command[0], command);
@@ -175,7 +181,7 @@ pid_t start_sandbox(const struct plan *plan, struct pipes *pipes, struct mode_wa
   close(watched[1]);
   *pipes = (struct pipes){.to_guest = in[1], .from_guest = out[0]};
   *watch = (struct mode_watch){.listener = -1, .userns = -1, .proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)};
-  if (plan->workspace != NULL && (watch->listener = receive_listener(watched[0])) < 0) die("watch the modes of files");
+  if (has_host_mount(plan) && (watch->listener = receive_listener(watched[0])) < 0) die("watch the modes of files");
   close(watched[0]);
   return pid;
 }

@@ -168,23 +168,52 @@ describe('a repository that was cloned in', () => {
   });
 });
 
-test('a directory that is mounted is said everywhere to be no part of what is kept, forked and compared', async () => {
-  const directory = await source('mounted');
-  await cli.ok('create', 'sharing', '--workspace', directory);
-  expect(await cli.ok('exec', 'sharing', 'pwd; ls text')).toBe('/workspace\ntext');
-  const said = expect.stringContaining('/workspace is a directory of this machine that is mounted there');
+test('directories that are mounted are said everywhere to be no part of what is kept, forked, compared and merged', async () => {
+  const [directory, sealed] = [await source('mounted'), await source('sealed')];
+  await cli.ok('create', 'sharing', '--workspace', directory, '--mount', `${sealed}:/srv/sealed:ro`);
+  expect(await cli.ok('exec', 'sharing', 'pwd; ls text /srv/sealed')).toContain('/workspace');
+  const refused = await cli.run(['exec', 'sharing', 'echo x > /srv/sealed/text']);
+  expect(refused.stderr).toMatch(/read-only/i);
+  await cli.ok('create', 'both', '--mount', `${directory}:/data`, '--mount', `${sealed}:/more`);
+  const said = (path: string) => `${path} is a directory of this machine that is mounted there`;
   for (const command of [
     ['snapshot', 'sharing', 'kept'],
     ['fork', 'sharing', 'alone'],
     ['diff', 'sharing:kept', 'sharing'],
+    ['merge', 'sharing', 'alone'],
   ]) {
-    expect((await cli.run(command)).stderr, command[0]).toEqual(said);
+    const { stderr } = await cli.run(command);
+    for (const path of ['/workspace', '/srv/sealed']) expect(stderr, command[0]).toContain(said(path));
     const name = { snapshot: 'again', fork: 'other' }[command[0]!];
     const again = name === undefined ? command : [...command.slice(0, 2), name];
-    expect(await cli.json(...again), command[0]).toMatchObject({ left_out: ['/workspace'] });
+    expect(await cli.json(...again), command[0]).toMatchObject({ left_out: ['/workspace', '/srv/sealed'] });
   }
-  expect(await cli.ok('info', 'sharing')).toContain(
-    `${directory} at /workspace (shared; not part of snapshots`,
+  // What it is merged into has its own, and says so too.
+  expect((await cli.run(['merge', 'alone', 'both'])).stderr).toContain(said('/data'));
+  const info = await cli.ok('info', 'sharing');
+  expect(info).toContain(
+    `${directory} at /workspace (shared; not part of snapshots, forks, diffs and merges)`,
   );
+  expect(info).toContain(`${sealed} at /srv/sealed (shared, read-only; not part`);
+  expect(await cli.ok('ls')).toMatch(/sharing .* \/workspace, \/srv\/sealed \(ro\)/);
   expect((await cli.run(['snapshot', 'alone'])).stderr).toBe('');
+  const ran = await cli.ok('run', '--mount', `${sealed}:/in:ro`, '--', 'cat /in/text');
+  expect(ran).toBe((await readFile(join(sealed, 'text'), 'utf8')).trim());
+});
+
+test('a mount that cannot be is refused with what to do, and makes no sandbox', async () => {
+  const directory = await source('refused');
+  const before = await cli.ok('ls', '-q');
+  for (const [mount, why] of [
+    [directory, 'HOST:GUEST'],
+    [`${directory}:/etc`, 'belongs to the sandbox'],
+    [`${directory}:/proc/x`, 'belongs to the sandbox'],
+    [`${directory}/no:/data`, 'does not exist'],
+    [`${directory}/text:/data`, 'not a directory'],
+    [`${cli.home}:/data`, 'overlap'],
+  ] as const)
+    expect((await cli.run(['create', '--mount', mount])).stderr, mount).toContain(why);
+  const twice = ['--mount', `${directory}:/a`, '--mount', `${directory}:/a/b`];
+  expect((await cli.run(['create', ...twice])).stderr).toContain('one inside another');
+  expect(await cli.ok('ls', '-q')).toBe(before);
 });

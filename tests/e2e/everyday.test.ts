@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -202,4 +202,27 @@ test('a terminal that is left while an editor runs in it is as it was before', a
   const after = shown.slice(shown.indexOf('drawn'));
   for (const mode of ['1049', '2004', '1000', '1006']) expect(after).toContain(`\x1b[?${mode}l`);
   expect(after).toContain('left terminal');
+});
+
+test('an agent of an administrator mounts directories of the host, and sees them where it looks at the workspace', async () => {
+  const directory = await realpath(await mkdtemp(join(tmpdir(), 'coppice-mounted-')));
+  try {
+    await writeFile(join(directory, 'from-host'), 'hello');
+    await using agent = await Agent.overHttp(daemon);
+    const mounts = [`${directory}:/srv/shared`, `${directory}:/data:ro`];
+    const { workspace_id: id } = await agent.ok('workspace_create', { name: 'mounted', mounts });
+    const command = 'cat /data/from-host; echo x > /data/no; echo back > /srv/shared/made';
+    expect(await agent.ok('exec', { workspace_id: id, command })).toMatchObject({ stdout: 'hello' });
+    expect(await readdir(directory)).toEqual(['from-host', 'made']);
+    expect(await agent.ok('workspace_info', { workspace_id: id })).toMatchObject({ mounts });
+    await agent.ok('workspace_destroy', { workspace_id: id });
+    for (const wrong of [directory, `${directory}:/etc`, `${directory}:data`])
+      await agent.refused('workspace_create', { mounts: [wrong] });
+    const { secret: token } = await daemon.client.tokens.create({ name: 'one', scope: 'project:default' });
+    await using other = await Agent.overHttp(daemon, { token });
+    const refused = await other.refused('workspace_create', { mounts });
+    expect(refused).toContain('reaches beyond the project');
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
 });

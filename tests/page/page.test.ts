@@ -1,3 +1,6 @@
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Coppice, type Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import type { Page } from 'playwright-core';
@@ -206,6 +209,26 @@ describe('the page in a browser', () => {
     expect(page.context().pages()).toHaveLength(1);
     expect(browser.complaints).toEqual([]);
     await hostile.destroy();
+  });
+
+  test('says which directories of the host a sandbox shares, and that no comparison has them', async () => {
+    const directory = realpathSync(mkdtempSync(join(tmpdir(), 'coppice-shared-')));
+    const mounts = [{ host_path: directory, guest_path: '/data', read_only: true }];
+    try {
+      await using sharing = await daemon.client.sandboxes.create({ name: 'sharing', mounts });
+      const { id } = await sharing.snapshot();
+      await sharing.files.write('/root/new', 'x');
+      const page = await browser.signedIn(daemon, '/sandboxes/sharing');
+      const facts = page.getByRole('complementary', { name: 'About this sandbox' });
+      await facts.getByText(directory).waitFor();
+      await facts.getByText('read-only, not part of snapshots, forks, diffs and merges').waitFor();
+      await page.goto(`${daemon.url}/compare?from=${id}&to=sharing`);
+      await page.getByText('a directory of the host is mounted there: /data').waitFor();
+      await expectAccessible(page);
+      expect(browser.complaints).toEqual([]);
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
   });
 
   test('shows a token of one sandbox that sandbox and nothing else', async () => {

@@ -10,24 +10,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { ContainerDriver, type MachineSpec } from '@coppice/runtime';
-import { DriverWorkbench, shellIn, tinyImage } from '@coppice/testkit';
+import type { MachineSpec } from '@coppice/runtime';
+import { DriverWorkbench, mountAt, shellIn, tinyImage } from '@coppice/testkit';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { makeGvisorDriver } from '../../packages/runtime/test/gvisor/make-gvisor-driver.ts';
 import { HostCanary } from './host-canary.ts';
+import { makeWithCriu, whyNoCriu } from './with-criu.ts';
 
 const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
-const file = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
-const criuProgram = file('.tools/criu/criu');
-const makeWithCriu = (home: string, homeKey: string): ContainerDriver =>
-  new ContainerDriver({
-    home,
-    homeKey,
-    programs: { launch: file('native/build/coppice-launch'), agent: file('native/build/coppice-agent') },
-    criuProgram,
-  });
-
 /** Some bytes all over the file, other ones in each round. */
 const damageAllOver = (image: string, round: number): void => {
   const bytes = readFileSync(image);
@@ -49,7 +39,7 @@ describe.each([
   {
     driver: 'container',
     make: makeWithCriu,
-    missing: existsSync(criuProgram) ? undefined : 'no CRIU 4 here',
+    missing: whyNoCriu,
   },
   { driver: 'gvisor', make: makeGvisorDriver, missing: hasRunsc ? undefined : 'this machine has no runsc' },
 ])('memory that the driver $driver brings back', ({ driver, make, missing }) => {
@@ -71,7 +61,7 @@ describe.each([
   const keep = async (): Promise<MachineSpec> => {
     const workspaceDir = join(bench.home, 'given');
     mkdirSync(workspaceDir);
-    const first = bench.spec({ workspaceDir });
+    const first = bench.spec({ mounts: [mountAt(workspaceDir)] });
     const source = await bench.driver.start(first);
     await source.guest.startJob({
       argv: [
@@ -81,7 +71,7 @@ describe.each([
       ],
     });
     await shellIn(source.guest, 'echo mine > /tmp/own; echo mine > /run/own');
-    const second = bench.spec({ workspaceDir });
+    const second = bench.spec({ mounts: [mountAt(workspaceDir)] });
     await source.checkpoint(memoryDir, async () => {
       execFileSync('cp', ['--archive', join(first.diskDir, 'upper'), second.diskDir]);
     });

@@ -12,7 +12,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { MachineSpec } from '@coppice/runtime';
-import { DriverWorkbench, imageRootOf, RunningDaemon, shellIn, skipFor, tinyImage } from '@coppice/testkit';
+import {
+  DriverWorkbench,
+  imageRootOf,
+  mountAt,
+  RunningDaemon,
+  shellIn,
+  skipFor,
+  tinyImage,
+} from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeContainerDriver } from '../../packages/runtime/test/container/make-container-driver.ts';
 import { makeGvisorDriver } from '../../packages/runtime/test/gvisor/make-gvisor-driver.ts';
@@ -131,7 +139,7 @@ describe.each(drivers)('a root of the driver $name', ({ make, missing }) => {
     const imageDir = join(bench.home, 'image');
     // Other names of the same files; only the places are its own.
     execFileSync('cp', ['--archive', '--reflink=auto', '--', await tinyImage(), imageDir]);
-    const spec = bench.spec({ image: imageRootOf(imageDir), workspaceDir });
+    const spec = bench.spec({ image: imageRootOf(imageDir), mounts: [mountAt(workspaceDir)] });
     for (const path of paths) put(layer === 'image' ? imageDir : join(spec.diskDir, 'upper'), path, kind);
     return spec;
   };
@@ -166,7 +174,7 @@ describe.each(drivers)('a root of the driver $name', ({ make, missing }) => {
   test.each(['/', '/run', '/proc', '/dev', '/dev/shm', '/workspace', '/root/../..', '/tmp/x'])(
     'whose /tmp leads to its own %s starts whole',
     async (target) => {
-      const spec = bench.spec({ workspaceDir });
+      const spec = bench.spec({ mounts: [mountAt(workspaceDir)] });
       symlinkSync(target, join(spec.diskDir, 'upper/tmp'));
       const { guest } = await bench.driver.start(spec);
       const script =

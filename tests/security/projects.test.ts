@@ -139,7 +139,7 @@ describe('a project', () => {
 
   test('gives its token nothing of the host: no directory, no port of it, no way to other sandboxes', async () => {
     const attempts = [
-      () => ours.sandboxes.create({ workspace: '/srv' }),
+      () => ours.sandboxes.create({ mounts: [{ host_path: '/srv', guest_path: '/data' }] }),
       () => ours.sandboxes.create({ network: { allow_host_ports: [22] } }),
       () => ours.sandboxes.create({ network: { allow_inter_sandbox: true } }),
       () => ours.sandboxes.at('box').setNetwork({ allow_host_ports: [22] }),

@@ -16,11 +16,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { ContainerDriver, type Guest, type MachineSpec } from '@coppice/runtime';
-import { DriverWorkbench, eventually, runIn, shellIn, tinyImage } from '@coppice/testkit';
+import type { Guest, MachineSpec } from '@coppice/runtime';
+import { DriverWorkbench, eventually, mountAt, runIn, shellIn, tinyImage } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeContainerDriver } from '../../packages/runtime/test/container/make-container-driver.ts';
 import { makeGvisorDriver } from '../../packages/runtime/test/gvisor/make-gvisor-driver.ts';
+import { makeWithCriu, whyNoCriu } from './with-criu.ts';
 
 const hasRunsc = (process.env.PATH ?? '').split(':').some((directory) => existsSync(`${directory}/runsc`));
 const probeSource = fileURLToPath(new URL('./set-id-probe.c', import.meta.url));
@@ -55,7 +56,7 @@ describe.each(cases)('a workspace of $whose in the driver $driver', ({ make, mis
     for (const path of [workspaceDir, join(workspaceDir, 'existing')]) chownSync(path, owner.uid, owner.gid);
     chmodSync(workspaceDir, 0o755);
     bench = await DriverWorkbench.open(await tinyImage(), make);
-    spec = bench.spec({ workspaceDir });
+    spec = bench.spec({ mounts: [mountAt(workspaceDir)] });
     mkdirSync(join(spec.diskDir, 'upper/root'));
     execFileSync('cp', [probe, join(spec.diskDir, 'upper/root/probe')]);
     guest = (await bench.driver.start(spec)).guest;
@@ -184,7 +185,7 @@ test('a container whose guard of modes was killed gets no set-id modes at all, a
   await using bench = await DriverWorkbench.open(await tinyImage(), makeContainerDriver);
   const workspaceDir = join(bench.home, 'given');
   mkdirSync(workspaceDir);
-  const spec = bench.spec({ workspaceDir });
+  const spec = bench.spec({ mounts: [mountAt(workspaceDir)] });
   const { guest } = await bench.driver.start(spec);
   const processes = readdirSync('/proc').filter(
     (pid) => /^\d+$/.test(pid) && readIfThere(`/proc/${pid}/cgroup`).includes(spec.id),
@@ -210,21 +211,11 @@ const readIfThere = (path: string): string => {
   }
 };
 
-const criuProgram = fileURLToPath(new URL('../../.tools/criu/criu', import.meta.url));
-const built = (name: string) => fileURLToPath(new URL(`../../native/build/${name}`, import.meta.url));
-const makeWithCriu = (home: string, homeKey: string): ContainerDriver =>
-  new ContainerDriver({
-    home,
-    homeKey,
-    programs: { launch: built('coppice-launch'), agent: built('coppice-agent') },
-    criuProgram,
-  });
-
 describe.each([
   {
     driver: 'container',
     make: makeWithCriu,
-    missing: existsSync(criuProgram) ? undefined : 'no CRIU 4 here',
+    missing: whyNoCriu,
   },
   { driver: 'gvisor', make: makeGvisorDriver, missing: hasRunsc ? undefined : 'this machine has no runsc' },
 ])(
@@ -236,11 +227,11 @@ describe.each([
       const workspaceDir = join(bench.home, 'given');
       mkdirSync(workspaceDir);
       chownSync(workspaceDir, 1000, 1001);
-      const first = bench.spec({ workspaceDir });
+      const first = bench.spec({ mounts: [mountAt(workspaceDir)] });
       const source = await bench.driver.start(first);
       await source.guest.startJob({ argv: ['/bin/sh', '-c', 'while :; do sleep 0.02; done'] });
       const memoryDir = join(bench.home, 'memory');
-      const second = bench.spec({ workspaceDir });
+      const second = bench.spec({ mounts: [mountAt(workspaceDir)] });
       await source.checkpoint(memoryDir, async () => {
         execFileSync('cp', ['--archive', join(first.diskDir, 'upper'), second.diskDir]);
       });
@@ -261,7 +252,7 @@ describe.each([
       await using bench = await DriverWorkbench.open(await tinyImage(), make);
       const workspaceDir = join(bench.home, 'given');
       mkdirSync(workspaceDir);
-      const first = bench.spec({ workspaceDir });
+      const first = bench.spec({ mounts: [mountAt(workspaceDir)] });
       const source = await bench.driver.start(first);
       await shellIn(source.guest, 'echo shared > /workspace/shared');
       const memoryDir = join(bench.home, 'memory');
@@ -282,7 +273,7 @@ describe.each([
       const first = bench.spec();
       const source = await bench.driver.start(first);
       const memoryDir = join(bench.home, 'memory');
-      const second = bench.spec({ workspaceDir });
+      const second = bench.spec({ mounts: [mountAt(workspaceDir)] });
       await source.checkpoint(memoryDir, async () => {
         execFileSync('cp', ['--archive', join(first.diskDir, 'upper'), second.diskDir]);
       });

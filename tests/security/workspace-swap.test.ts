@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { workspaceMount } from '@coppice/protocol';
 import { Coppice, type CoppiceError, type Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -54,7 +55,7 @@ describe.each([
     if (parent !== undefined) rmSync(parent, { recursive: true, force: true });
   });
 
-  const create = () => daemon.client.sandboxes.create({ driver, workspace: given });
+  const create = () => daemon.client.sandboxes.create({ driver, mounts: [workspaceMount(given)] });
 
   /** Who owns a directory above needs no more than the token of the sandbox to start it. */
   const withOwnToken = (sandbox: Sandbox): Sandbox =>
@@ -73,7 +74,7 @@ describe.each([
     expect(canary.damage()).toEqual([]);
     expect(failure).toMatchObject({
       code: 'conflict',
-      message: expect.stringContaining(`the workspace directory ${given}`),
+      message: expect.stringContaining(`the directory ${given}`),
       hint: expect.stringContaining('Put the directory back'),
     });
     rmSync(given);
@@ -106,7 +107,7 @@ describe.each([
   });
 
   test('of one sandbox is not led elsewhere by another whose own is above it', async () => {
-    await using outer = await daemon.client.sandboxes.create({ driver, workspace: parent });
+    await using outer = await daemon.client.sandboxes.create({ driver, mounts: [workspaceMount(parent)] });
     await using inner = await create();
     await inner.stop();
     const { exit_code: code } = await outer.exec(
@@ -119,7 +120,9 @@ describe.each([
 
   test('may neither hold the home of the daemon nor lie in it', async () => {
     for (const workspace of [daemon.home, join(daemon.home, 'images'), realpathSync(tmpdir()), '/'])
-      await expect(daemon.client.sandboxes.create({ driver, workspace })).rejects.toMatchObject({
+      await expect(
+        daemon.client.sandboxes.create({ driver, mounts: [workspaceMount(workspace)] }),
+      ).rejects.toMatchObject({
         code: 'invalid_argument',
         message: expect.stringContaining('overlap'),
       });
@@ -130,7 +133,9 @@ describe.each([
     await sandbox.stop();
     await daemon.stop();
     const database = new DatabaseSync(join(daemon.home, 'coppice.db'));
-    database.prepare('UPDATE sandboxes SET workspace_identity = NULL WHERE id = ?').run(sandbox.id);
+    database
+      .prepare("UPDATE sandboxes SET mounts = json_replace(mounts, '$[0].identity', NULL) WHERE id = ?")
+      .run(sandbox.id);
     database.close();
     await daemon.restart();
     renameSync(given, `${given}-away`);

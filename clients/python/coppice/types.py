@@ -21,6 +21,12 @@ class PortForward(TypedDict):
     url: str
 
 
+class ListSandboxesResultItemMount(TypedDict):
+    host_path: str
+    guest_path: str
+    read_only: bool
+
+
 class Parent(TypedDict):
     snapshot_id: str
     sandbox_id: str | None
@@ -47,7 +53,7 @@ class SandboxInfo(TypedDict):
     idle_timeout_s: float | None
     idle_action: Literal["pause", "stop"]
     max_lifetime_s: float | None
-    workspace: str | None
+    mounts: list[ListSandboxesResultItemMount]
     parent: Parent | None
     created_at: str
     started_at: str | None
@@ -94,7 +100,7 @@ class SandboxDetail(TypedDict):
     idle_timeout_s: float | None
     idle_action: Literal["pause", "stop"]
     max_lifetime_s: float | None
-    workspace: str | None
+    mounts: list[ListSandboxesResultItemMount]
     parent: Parent | None
     created_at: str
     started_at: str | None
@@ -110,6 +116,12 @@ class CreateSandboxBodyNetwork(TypedDict):
     deny: NotRequired[list[str]]
     allow_host_ports: NotRequired[list[int]]
     ask: NotRequired[bool]
+
+
+class CreateSandboxBodyMount(TypedDict):
+    host_path: str
+    guest_path: str
+    read_only: NotRequired[bool]
 
 
 CreateSandboxBody = TypedDict(
@@ -130,7 +142,7 @@ CreateSandboxBody = TypedDict(
         "idle_timeout_s": "NotRequired[int | None]",
         "idle_action": "NotRequired[Literal['pause', 'stop']]",
         "max_lifetime_s": "NotRequired[int | None]",
-        "workspace": "NotRequired[str]",
+        "mounts": "NotRequired[list[CreateSandboxBodyMount]]",
     },
 )
 
@@ -156,7 +168,7 @@ class CreatedSandbox(TypedDict):
     idle_timeout_s: float | None
     idle_action: Literal["pause", "stop"]
     max_lifetime_s: float | None
-    workspace: str | None
+    mounts: list[ListSandboxesResultItemMount]
     parent: Parent | None
     created_at: str
     started_at: str | None

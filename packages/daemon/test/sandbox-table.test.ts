@@ -1,8 +1,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { networkPolicySchema } from '@coppice/protocol';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { migrations } from '../src/db/migrations.ts';
 import { openDatabase } from '../src/db/open-database.ts';
 import type { SandboxRecord } from '../src/db/sandbox-table.ts';
 import { State } from '../src/db/state.ts';
@@ -30,8 +32,7 @@ const record: SandboxRecord = {
   idleTimeoutS: null,
   idleAction: 'pause',
   maxLifetimeS: null,
-  workspace: null,
-  workspaceIdentity: null,
+  mounts: [],
   project: 'default',
   owner: null,
   runId: null,
@@ -77,4 +78,23 @@ test('what a transaction did that was undone is not read afterwards', () => {
     }),
   ).toThrow('undone');
   expect(state.sandboxes.byId('sb_one')?.name).toBe('one');
+});
+
+test('a sandbox of an earlier version keeps its workspace directory, as a mount', () => {
+  const file = join(directory, 'earlier.db');
+  const earlier = new DatabaseSync(file);
+  const before = migrations.findIndex((sql) => sql.includes('DROP COLUMN workspace_identity'));
+  for (const sql of migrations.slice(0, before)) earlier.exec(sql);
+  earlier.exec(`PRAGMA user_version = ${before}`);
+  earlier.exec(`INSERT INTO sandboxes (id, name, state, image_id, image_name, driver, cpus, memory_mb, disk_mb, pids, env, labels,
+    network, hostname, idle_action, created_at_ms, active_at_ms, lifetime_warned, workspace, workspace_identity)
+    VALUES ('sb_with', 'with', 'stopped', 'i', 'i', 'container', 1, 64, 64, 64, '{}', '{}', '{}', 'with', 'pause', 1, 1, 0, '/srv/x', '1:2:3'),
+      ('sb_without', 'without', 'stopped', 'i', 'i', 'container', 1, 64, 64, 64, '{}', '{}', '{}', 'x', 'pause', 1, 1, 0, NULL, NULL)`);
+  earlier.close();
+  const now = new State(openDatabase(file, join(directory, 'earlier-backup.db')));
+  expect(now.sandboxes.byId('sb_with')?.mounts).toEqual([
+    { hostPath: '/srv/x', guestPath: '/workspace', readOnly: false, identity: '1:2:3' },
+  ]);
+  expect(now.sandboxes.byId('sb_without')?.mounts).toEqual([]);
+  now.close();
 });

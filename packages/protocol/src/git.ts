@@ -1,10 +1,9 @@
 import { z } from 'zod';
+import { workDirectory } from './mount-text.ts';
 import { guestPathSchema } from './processes.ts';
 import { sandboxRefSchema } from './references.ts';
 import { flag } from './route-parts.ts';
 
-/** Where a repository is unless a call says otherwise; a relative path starts there too. */
-export const workDirectory = '/workspace';
 const repository = guestPathSchema.default(workDirectory);
 
 export const gitStatusQuery = z.strictObject({

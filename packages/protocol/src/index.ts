@@ -11,6 +11,8 @@ export * from './ids.ts';
 export * from './image-reference.ts';
 export * from './images.ts';
 export * from './machine.ts';
+export * from './mount-text.ts';
+export * from './mounts.ts';
 export * from './notes.ts';
 export * from './page.ts';
 export * from './path-glob.ts';

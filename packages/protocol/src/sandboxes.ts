@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { destinationSchema, destinationsOf } from './destinations.ts';
 import { nameSchema, sandboxIdSchema, snapshotIdSchema } from './ids.ts';
 import { imageRefSchema } from './images.ts';
+import { mountSchema, mountsSchema } from './mounts.ts';
 import { projectRefSchema, snapshotRefSchema, treeRefSchema } from './references.ts';
 
 const portSchema = z.int().min(1).max(65535);
@@ -183,8 +184,8 @@ export const createSandboxSchema = z.strictObject({
   idle_timeout_s: z.int().min(1).max(31_536_000).nullable().optional(),
   idle_action: idleActionSchema.optional(),
   max_lifetime_s: z.int().min(1).max(31_536_000).nullable().optional(),
-  /** A directory of the host, a worktree of a workspace, that becomes /workspace. Admin only. */
-  workspace: z.string().min(1).max(4096).startsWith('/', 'must be an absolute path').optional(),
+  /** Directories of the host that it shares. Admin only. */
+  mounts: mountsSchema.optional(),
 });
 export type CreateSandbox = z.infer<typeof createSandboxSchema>;
 
@@ -241,7 +242,8 @@ export const sandboxSchema = z.object({
   idle_timeout_s: z.number().nullable(),
   idle_action: idleActionSchema,
   max_lifetime_s: z.number().nullable(),
-  workspace: z.string().nullable(),
+  /** Directories of the host that it shares; they are not part of snapshots, forks, diffs and merges. */
+  mounts: z.array(mountSchema),
   /** What it grew from. */
   parent: z.object({ snapshot_id: snapshotIdSchema, sandbox_id: sandboxIdSchema.nullable() }).nullable(),
   created_at: z.string(),

@@ -102,7 +102,7 @@ const isReading = (action: Action): boolean => {
  * the sandboxes of others.
  */
 export const fieldsOfAdmins: Readonly<Partial<Record<RouteName, readonly string[]>>> = {
-  createSandbox: ['workspace', 'network.allow_host_ports', 'network.allow_inter_sandbox'],
+  createSandbox: ['mounts', 'network.allow_host_ports', 'network.allow_inter_sandbox'],
   // Notes are shared by the agents of every project.
   runSwarm: ['notes'],
   setNetwork: ['allow_host_ports', 'allow_inter_sandbox'],

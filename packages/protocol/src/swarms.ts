@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import { gitUrlSchema, mergedCommitsSchema, mergeStrategies, workDirectory } from './git.ts';
+import { gitUrlSchema, mergedCommitsSchema, mergeStrategies } from './git.ts';
 import { nameSchema } from './ids.ts';
 import { imageRefSchema } from './images.ts';
+import { workDirectory } from './mount-text.ts';
 import { guestPathSchema } from './processes.ts';
 import { projectRefSchema, sandboxRefSchema, snapshotRefSchema } from './references.ts';
 import { environmentSchema, sandboxSchema } from './sandboxes.ts';

@@ -21,6 +21,15 @@ export interface ImageRoot {
   readonly layers: readonly [string, ...string[]];
 }
 
+/** A directory of the host that is mounted in a sandbox. */
+export interface HostMount {
+  readonly hostPath: string;
+  readonly guestPath: string;
+  readonly readOnly: boolean;
+  /** What the directory must be, as the daemon noted at creation; another one, or a link on its path, is refused. */
+  readonly identity?: string | null;
+}
+
 export interface MachineSpec {
   readonly id: string;
   readonly hostname: string;
@@ -28,10 +37,8 @@ export interface MachineSpec {
   /** The sandbox's own disk: holds `upper` and `work`; the root is an overlay of the two over the image. */
   readonly diskDir: string;
   readonly limits: MachineLimits;
-  /** A directory of the host that is mounted at /workspace. Root inside is its owner there; others inside are nobody of the host. */
-  readonly workspaceDir?: string;
-  /** What that directory must be, as identifyWorkspace told once; another one, or a link on its path, is refused. */
-  readonly workspaceIdentity?: string;
+  /** Directories of the host. Root inside is their owner there; others inside are nobody of the host. */
+  readonly mounts?: readonly HostMount[];
   /** For drivers whose network must stand before the start: the path of a prepared network namespace. */
   readonly netns?: string;
   /**

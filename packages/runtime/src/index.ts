@@ -6,6 +6,7 @@ export {
   type Ending,
   endingOf,
   type GiveUp,
+  type HostMount,
   type ImageRoot,
   LeftBehind,
   type Machine,

@@ -14,7 +14,7 @@ import { truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
-import { DriverWorkbench, eventually, guestProgram, shellIn, tinyImage } from '@coppice/testkit';
+import { DriverWorkbench, eventually, guestProgram, mountAt, shellIn, tinyImage } from '@coppice/testkit';
 import { expect, test } from 'vitest';
 import { HomeCgroups } from '../src/cgroups/home-cgroups.ts';
 import { firstIdOf } from '../src/drivers/container/id-slots.ts';
@@ -151,7 +151,7 @@ test('what the launcher of a dead daemon still starts is swept too', async () =>
   const { v2Directory } = group;
   const starting = launcher.start({
     ...{ id, runDir, hostname, image, diskDir, v2Directory, settings: group.settings(limits) },
-    ...{ workspaceDir: undefined, workspaceIdentity: undefined, processors: undefined, shownCgroups: [] },
+    ...{ mounts: [], processors: undefined, shownCgroups: [] },
     ...{ firstId: firstIdOf(0), memoryBytes: limits.memoryBytes },
   });
   starting.catch(() => {});
@@ -184,7 +184,7 @@ test('a disk that failed is told from a file that cannot be read', async () => {
   closeSync(file);
   await execute('mount', ['-o', 'loop', image, workspaceDir]);
   left.defer(() => execute('umount', ['--lazy', workspaceDir]).then(() => {}));
-  const machine = await bench.start({ workspaceDir });
+  const machine = await bench.start({ mounts: [mountAt(workspaceDir)] });
   const failed = { code: 'internal', details: { errno: 'EIO' }, hint: expect.stringContaining('dmesg') };
   const { guest } = machine;
   await expect(buffer(guest.read('/workspace/file'))).rejects.toMatchObject(failed);

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { DriverWorkbench, runIn, shellIn, tinyImage } from '@coppice/testkit';
+import { DriverWorkbench, mountAt, runIn, shellIn, tinyImage } from '@coppice/testkit';
 import { expect, test } from 'vitest';
 import { makeContainerDriver } from './container/make-container-driver.ts';
 
@@ -56,7 +56,7 @@ test('system calls that reach beyond a sandbox are refused, and those that progr
   mkdirSync(workspaceDir);
   const source = fileURLToPath(new URL('./container/syscall-probe.c', import.meta.url));
   await promisify(execFile)('cc', ['-static', '-O1', '-o', join(workspaceDir, 'probe'), source]);
-  const { guest } = await bench.start({ workspaceDir });
+  const { guest } = await bench.start({ mounts: [mountAt(workspaceDir)] });
   const { stdout } = await runIn(guest, ['/workspace/probe']);
   const answers = Object.fromEntries(
     stdout
@@ -137,7 +137,7 @@ test('every mount of a sandbox bears what keeps it harmless', async () => {
   await using bench = await open();
   const workspaceDir = join(bench.home, 'workspace');
   mkdirSync(workspaceDir);
-  const { pid } = await bench.start({ workspaceDir });
+  const { pid } = await bench.start({ mounts: [mountAt(workspaceDir)] });
   const mounts = readFileSync(`/proc/${pid}/mounts`, 'utf8').trim().split('\n');
   const flags = new Map(mounts.map((line) => [line.split(' ')[1]!, line.split(' ')[3]!.split(',')]));
   const without = (flag: string) => [...flags.keys()].filter((place) => !flags.get(place)!.includes(flag));

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,6 +15,7 @@ import {
   shellIn,
 } from './driver-workbench.ts';
 import { listTree } from './list-tree.ts';
+import { mountAt } from './mount-at.ts';
 import { tinyImage } from './tiny-image.ts';
 
 /** What a driver may lack by its nature. Everything else is promised by all. */
@@ -179,13 +180,43 @@ export function describeDriver(name: string, makeDriver: MakeDriver, traits: Dri
       const workspaceDir = join(bench.home, 'workspace');
       mkdirSync(workspaceDir);
       writeFileSync(join(workspaceDir, 'from-host'), 'hello');
-      const { guest } = await bench.start({ workspaceDir });
+      const { guest } = await bench.start({ mounts: [mountAt(workspaceDir)] });
       const script = 'cat from-host; stat -c %u from-host; echo back > made; echo x > user; chown 1000 user';
       const result = await shellIn(guest, script, { cwd: '/workspace' });
       expect(result.stdout).toBe('hello0\n');
       expect(readFileSync(join(workspaceDir, 'made'), 'utf8')).toBe('back\n');
       expect(statSync(join(workspaceDir, 'made')).uid).toBe(statSync(workspaceDir).uid);
       expect((await shellIn(guest, 'stat -c %u user', { cwd: '/workspace' })).stdout).toBe('1000\n');
+    });
+
+    test('shows several directories of the host at their paths, made where they are missing, and writes to none that is read-only', async () => {
+      await using bench = await open();
+      const mounts = ['one', 'two', 'three'].map((name) => {
+        const directory = join(bench.home, name);
+        mkdirSync(directory);
+        writeFileSync(join(directory, 'from-host'), name);
+        return mountAt(
+          directory,
+          { one: '/workspace', two: '/srv/deep/two', three: '/data' }[name],
+          name === 'three',
+        );
+      });
+      const spec = bench.spec({ mounts });
+      const first = await bench.driver.start(spec);
+      const script = `cat /workspace/from-host /srv/deep/two/from-host /data/from-host; stat -c ' %a' /srv /srv/deep
+        for at in /workspace /srv/deep/two /data; do echo x > $at/made; mkdir $at/dir; done
+        for change in 'echo x > /data/from-host' 'rm /data/from-host' 'chmod 777 /data/from-host' 'mv /data/from-host /data/x' 'mount -o remount,rw /data'
+        do sh -c "$change" || echo refused; done`;
+      const { stdout } = await shellIn(first.guest, script);
+      expect(stdout).toBe(`onetwothree 755\n 755\n${'refused\n'.repeat(5)}`);
+      for (const [number, entries] of [3, 3, 1].entries())
+        expect(readdirSync(mounts[number]!.hostPath), mounts[number]!.guestPath).toHaveLength(entries);
+      expect(statSync(join(mounts[2]!.hostPath, 'from-host')).mode & 0o777).not.toBe(0o777);
+      // Not on the disk of the sandbox: there its places are empty.
+      expect(readdirSync(join(spec.diskDir, 'upper/srv/deep/two'))).toEqual([]);
+      await first.stop(0);
+      const { guest } = await bench.driver.start(spec);
+      expect((await shellIn(guest, 'cat /srv/deep/two/made; ls /data')).stdout).toBe('x\nfrom-host\n');
     });
 
     test('goes on when a program in it takes too much memory', async ({ skip }) => {

@@ -16,6 +16,7 @@ export { guestProgram, installedProgram, whereMemoryIsFreed } from './guest-prog
 export { homeKey } from './home-key.ts';
 export { HomeTraces } from './home-traces.ts';
 export { describeWithMemory, type MemoryDriver } from './memory-drivers.ts';
+export { mountAt } from './mount-at.ts';
 export { canMount, type MountableKind, whereMounts, whyNotMountable } from './mountable.ts';
 export { MountedFilesystem } from './mounted-filesystem.ts';
 export {

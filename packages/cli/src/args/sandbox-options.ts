@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
-import type { RouteBody } from '@coppice/protocol';
+import type { Mount, RouteBody } from '@coppice/protocol';
+import { parseMount, workspaceMount } from '@coppice/protocol/mount-text';
 import { type Command, Option } from 'commander';
 import type { Cli } from '../cli.ts';
 import { parseDurationSeconds } from './duration.ts';
@@ -23,6 +24,7 @@ export interface SandboxOptions extends NetworkOptions {
   readonly idleAction?: 'pause' | 'stop';
   readonly maxLifetime?: number;
   readonly workspace?: string;
+  readonly mount?: readonly string[];
   readonly copyIn?: string[];
   readonly clone?: string;
 }
@@ -62,8 +64,19 @@ export const addSandboxOptions = (command: Command, cli: Cli): Command =>
       .option(
         '--workspace <dir>',
         'mount a directory of this machine at /workspace: shared, and not part of snapshots',
+      )
+      .option(
+        '--mount <host:guest[:ro]>',
+        'mount a directory of this machine at a path inside, likewise; ro: read-only (repeatable)',
+        collect,
       ),
   );
+
+const mountsOf = ({ workspace, mount = [] }: SandboxOptions): Mount[] | undefined => {
+  const asked = mount.map((text) => parseMount(text, resolve));
+  if (workspace !== undefined) asked.unshift(workspaceMount(resolve(workspace)));
+  return asked.length === 0 ? undefined : asked;
+};
 
 export const createBody = (
   name: string | undefined,
@@ -89,7 +102,7 @@ export const createBody = (
     idle_timeout_s: options.idleTimeout,
     idle_action: options.idleAction,
     max_lifetime_s: options.maxLifetime,
-    workspace: options.workspace === undefined ? undefined : resolve(options.workspace),
+    mounts: mountsOf(options),
   };
   return body;
 };

@@ -6,6 +6,14 @@ import { type DefineCommand, verb } from '../verb.ts';
 
 const none = (text: string): string => (text === '' ? 'none' : text);
 
+const mountRows = (mounts: SandboxDetail['mounts']): [string, string][] =>
+  mounts.length === 0
+    ? [['mounted', 'nothing']]
+    : mounts.map(({ host_path: host, guest_path: guest, read_only: readOnly }, index) => [
+        index === 0 ? 'mounted' : '',
+        `${host} at ${guest} (shared${readOnly ? ', read-only' : ''}; not part of snapshots, forks, diffs and merges)`,
+      ]);
+
 const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
   const { usage, snapshots } = sandbox;
   const labels = Object.entries(sandbox.labels).map(([key, value]) =>
@@ -39,12 +47,7 @@ const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
     ['out of memory', usage && usage.oom_kills > 0 ? plural(usage.oom_kills, 'kill') : 'never'],
     ['variables', none(sandbox.env_names.join(', '))],
     ['labels', none(labels.join(', '))],
-    [
-      'mounted',
-      sandbox.workspace === null
-        ? 'nothing'
-        : `${sandbox.workspace} at /workspace (shared; not part of snapshots, forks and diffs)`,
-    ],
+    ...mountRows(sandbox.mounts),
     ['grown from', sandbox.parent?.snapshot_id ?? 'its image'],
     [
       'when idle',

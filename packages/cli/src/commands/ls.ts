@@ -1,5 +1,5 @@
 import { formatAge, formatBytes } from '@coppice/console';
-import type { SandboxState } from '@coppice/protocol';
+import type { Sandbox, SandboxState } from '@coppice/protocol';
 import { Option } from 'commander';
 import { collect } from '../args/key-value.ts';
 import { describeNetwork } from '../ui/network.ts';
@@ -19,6 +19,10 @@ interface Options {
 const networkChars = 32;
 const shorten = (text: string): string =>
   text.length <= networkChars ? text : `${text.slice(0, networkChars - 1)}…`;
+
+/** By their paths inside: what is there is shared with this machine, and in no snapshot. */
+const describeMounts = (mounts: Sandbox['mounts']): string =>
+  mounts.map((mount) => `${mount.guest_path}${mount.read_only ? ' (ro)' : ''}`).join(', ');
 
 const states = ['creating', 'running', 'stopped', 'paused', 'failed', 'destroying'];
 
@@ -41,6 +45,8 @@ export const define: DefineCommand = (program, cli) => {
       });
       cli.out.result(sandboxes, () => {
         if (quiet) return sandboxes.map(referenceTo).join('\n');
+        // Only where there is one to tell of.
+        const hasMounts = sandboxes.some(({ mounts }) => mounts.length > 0);
         const rows = sandboxes.map((sandbox) => [
           referenceTo(sandbox),
           sandbox.state,
@@ -49,10 +55,20 @@ export const define: DefineCommand = (program, cli) => {
           formatBytes(sandbox.memory_mb * 2 ** 20),
           shorten(describeNetwork(sandbox.network)),
           formatAge(sandbox.created_at, Date.now()),
+          ...(hasMounts ? [describeMounts(sandbox.mounts)] : []),
         ]);
         const all = [state, label, image, parent, project].every((filter) => filter === undefined);
         return table(
-          ['NAME', 'STATE', 'IMAGE', 'DRIVER', 'MEMORY', 'NETWORK', 'CREATED'],
+          [
+            'NAME',
+            'STATE',
+            'IMAGE',
+            'DRIVER',
+            'MEMORY',
+            'NETWORK',
+            'CREATED',
+            ...(hasMounts ? ['SHARED'] : []),
+          ],
           rows,
           all ? 'No sandboxes. Make one with `coppice create`.' : 'No such sandboxes.',
         );

@@ -217,4 +217,13 @@ export const migrations: readonly string[] = [
   ALTER TABLE runs ADD COLUMN record_bytes INTEGER NOT NULL DEFAULT 0;
   CREATE INDEX run_events_by_type ON run_events (run_id, type);
   `,
+  // Several directories of the host, of which /workspace is one.
+  `
+  ALTER TABLE sandboxes ADD COLUMN mounts TEXT NOT NULL DEFAULT '[]';
+  UPDATE sandboxes SET mounts = json_array(json_object(
+    'hostPath', workspace, 'guestPath', '/workspace', 'readOnly', json('false'), 'identity', workspace_identity))
+    WHERE workspace IS NOT NULL;
+  ALTER TABLE sandboxes DROP COLUMN workspace;
+  ALTER TABLE sandboxes DROP COLUMN workspace_identity;
+  `,
 ];

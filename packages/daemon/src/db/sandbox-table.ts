@@ -1,4 +1,5 @@
 import type { NetworkPolicyBody, SandboxState } from '@coppice/protocol';
+import type { HostMount } from '@coppice/runtime';
 import type Database from 'better-sqlite3';
 import type { SqliteDatabase } from './open-database.ts';
 
@@ -28,9 +29,8 @@ export interface SandboxRecord {
   readonly idleTimeoutS: number | null;
   readonly idleAction: 'pause' | 'stop';
   readonly maxLifetimeS: number | null;
-  readonly workspace: string | null;
-  /** Which directory that was when the sandbox was made; null without one, and where it was never found since. */
-  readonly workspaceIdentity: string | null;
+  /** Directories of the host. The identity of one that was never found since is null. */
+  readonly mounts: readonly HostMount[];
   /** What it grew from, for good. */
   readonly parentSnapshotId: string | null;
   readonly parentSandboxId: string | null;
@@ -67,8 +67,7 @@ const columns = {
   idleTimeoutS: 'idle_timeout_s',
   idleAction: 'idle_action',
   maxLifetimeS: 'max_lifetime_s',
-  workspace: 'workspace',
-  workspaceIdentity: 'workspace_identity',
+  mounts: 'mounts',
   parentSnapshotId: 'parent_snapshot_id',
   parentSandboxId: 'parent_sandbox_id',
   baseSnapshotId: 'base_snapshot_id',
@@ -79,7 +78,7 @@ const columns = {
   lifetimeWarned: 'lifetime_warned',
 } as const satisfies Record<keyof SandboxRecord, string>;
 const fields = Object.keys(columns) as (keyof SandboxRecord)[];
-const jsonFields = new Set<keyof SandboxRecord>(['env', 'labels', 'network']);
+const jsonFields = new Set<keyof SandboxRecord>(['env', 'labels', 'network', 'mounts']);
 const selected = fields.map((field) => `${columns[field]} AS ${field}`).join(', ');
 
 type Row = Record<keyof SandboxRecord, string | number | null>;
@@ -92,11 +91,9 @@ const toValue = (field: keyof SandboxRecord, value: unknown): string | number | 
 const toRecord = (row: Row): SandboxRecord =>
   ({
     ...row,
-    env: JSON.parse(row.env as string),
-    labels: JSON.parse(row.labels as string),
-    network: JSON.parse(row.network as string),
+    ...Object.fromEntries([...jsonFields].map((field) => [field, JSON.parse(row[field] as string)])),
     lifetimeWarned: row.lifetimeWarned === 1,
-  }) as SandboxRecord;
+  }) as unknown as SandboxRecord;
 
 export class SandboxTable {
   readonly #database: SqliteDatabase;

@@ -12,6 +12,7 @@ import type { KeyedLock } from '../journal/keyed-lock.ts';
 import type { Activity } from '../sandboxes/activity.ts';
 import type { Machines } from '../sandboxes/machines.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
+import { mountedIn } from '../sandboxes/views.ts';
 import type { GuestAccess, GuestLease } from './guest-access.ts';
 import { LimitWatch } from './limit-watch.ts';
 
@@ -91,7 +92,7 @@ const processDefaults = (
   const models = allow.length > 0 && mayAskModels(destinationsOf(allow).names) ? modelVariables : {};
   const trust = allow.some(isSecret) ? trustVariables : {};
   const env = { ...models, ...trust, ...settings?.env, ...record.env };
-  const cwd = record.workspace === null ? settings?.workingDir : workDirectory;
+  const cwd = mountedIn(record).includes(workDirectory) ? workDirectory : settings?.workingDir;
   return { env, user: settings?.user, cwd };
 };
 

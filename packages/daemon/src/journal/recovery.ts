@@ -8,10 +8,10 @@ import type { Log } from '../host/log.ts';
 import { type Lifecycle, pauseId } from '../sandboxes/lifecycle.ts';
 import type { Drivers, MachineStarter } from '../sandboxes/machine-starter.ts';
 import type { Machines } from '../sandboxes/machines.ts';
+import { boundNow } from '../sandboxes/mount-check.ts';
 import type { Pauser } from '../sandboxes/pauser.ts';
 import type { SandboxCreator } from '../sandboxes/sandbox-creator.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
-import { identifyWorkspace } from '../sandboxes/workspace-check.ts';
 import type { RestoreService } from '../snapshots/restore-service.ts';
 import type { MergeService } from '../trees/merge-service.ts';
 import type { Journal } from './journal.ts';
@@ -99,7 +99,7 @@ export class Recovery {
     const { state, locks, machines, disks, log } = this.#parts;
     // Before anybody can ask for anything: a snapshot that is taken while it is swept is in no table yet either.
     const everything = await disks.list();
-    this.#bindWorkspaces();
+    this.#bindMounts();
     const intents = new Map(state.intents.all().map(({ sandboxId, intent }) => [sandboxId, intent]));
     const records = state.sandboxes.all();
     const known = new Set(records.map((record) => record.id));
@@ -230,12 +230,11 @@ export class Recovery {
   }
 
   /** Those of sandboxes that an earlier version made, which did not note which directory it was. */
-  #bindWorkspaces(): void {
+  #bindMounts(): void {
     const { sandboxes } = this.#parts.state;
-    for (const { id, workspace, workspaceIdentity } of sandboxes.all()) {
-      if (workspace === null || workspaceIdentity !== null) continue;
-      const identity = identifyWorkspace(workspace);
-      if (identity !== undefined) sandboxes.update(id, { workspaceIdentity: identity });
+    for (const { id, mounts } of sandboxes.all()) {
+      const bound = boundNow(mounts);
+      if (bound !== undefined) sandboxes.update(id, { mounts: bound });
     }
   }
 

@@ -44,8 +44,7 @@ export async function withBench<T>(
     const record = {
       ...of,
       id,
-      workspace: null,
-      workspaceIdentity: null,
+      mounts: [],
       network: networkPolicySchema.parse({}),
     };
     running = (await starter.start(record, { signal })).machine;

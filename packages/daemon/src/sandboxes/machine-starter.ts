@@ -152,8 +152,7 @@ export class MachineStarter {
       image: this.#parts.imageRoot(record.imageId),
       diskDir: this.#parts.disks.diskDir(record.id),
       limits: toLimits(record),
-      ...(record.workspace === null ? {} : { workspaceDir: record.workspace }),
-      ...(record.workspaceIdentity === null ? {} : { workspaceIdentity: record.workspaceIdentity }),
+      mounts: record.mounts,
     };
   }
 }

@@ -1,4 +1,5 @@
 import { type CreateSandbox, defaultProject, networkPolicySchema } from '@coppice/protocol';
+import type { HostMount } from '@coppice/runtime';
 import type { Config } from '../config/config.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { ImageRef } from '../images/image-service.ts';
@@ -24,7 +25,7 @@ export type NamedInput = CreateSandbox & {
   readonly name: string;
   readonly owner?: string | null | undefined;
   readonly runId?: string | undefined;
-  readonly workspaceIdentity?: string;
+  readonly boundMounts?: readonly HostMount[];
 };
 
 /** Says what a new sandbox shall be. */
@@ -63,8 +64,7 @@ export class SandboxPlanner {
       imageId: image.id,
       imageName: image.name,
       driver,
-      workspace: input.workspace ?? null,
-      workspaceIdentity: input.workspaceIdentity ?? null,
+      mounts: input.boundMounts ?? [],
       parentSnapshotId: null,
       parentSandboxId: null,
       baseSnapshotId: null,

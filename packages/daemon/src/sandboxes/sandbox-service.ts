@@ -26,13 +26,13 @@ import type { Activity } from './activity.ts';
 import type { MachineStarter } from './machine-starter.ts';
 import { diskBytes, toLimits } from './machine-starter.ts';
 import type { Machines } from './machines.ts';
+import { bindMounts } from './mount-check.ts';
 import { assertEnvironment, assertMemory, type SandboxCreator } from './sandbox-creator.ts';
 import type { SandboxFinder } from './sandbox-finder.ts';
 import type { SandboxNames } from './sandbox-names.ts';
 import type { NamedInput, SandboxPlan, SandboxPlanner } from './sandbox-plan.ts';
 import { shapeFrom, shapeView } from './shape.ts';
 import { sandboxView } from './views.ts';
-import { checkWorkspace } from './workspace-check.ts';
 
 export interface SandboxServiceParts {
   readonly memory: MemoryPolicy;
@@ -52,7 +52,7 @@ export interface SandboxServiceParts {
   readonly names: SandboxNames;
   readonly allowance: SnapshotAllowance;
   readonly quotas: Quotas;
-  /** The directory of it, which no workspace may reach. */
+  /** The directory of it, which no mount may reach. */
   readonly home: string;
 }
 
@@ -108,11 +108,7 @@ export class SandboxService {
   }
 
   async #createNamed(asked: NamedInput, options: CallOptions): Promise<CreatedSandbox> {
-    const { workspace } = asked;
-    const input =
-      workspace === undefined
-        ? asked
-        : { ...asked, workspaceIdentity: await checkWorkspace(workspace, this.#home) };
+    const input = { ...asked, boundMounts: await bindMounts(asked.mounts ?? [], this.#home) };
     if (input.from !== undefined) return this.#createFrom(input, input.from, options);
     return this.#images.use(input.image ?? this.#config.default_image, options, async (image) =>
       this.#creator.create(await this.#checkedPlan(input, image), { caller: options.signal }),

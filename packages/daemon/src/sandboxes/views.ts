@@ -1,4 +1,5 @@
-import { type PortForward, type Sandbox, type Snapshot, type Token, workDirectory } from '@coppice/protocol';
+import type { Mount, PortForward, Sandbox, Snapshot, Token } from '@coppice/protocol';
+import type { HostMount } from '@coppice/runtime';
 import type { ForwardRecord } from '../db/forward-table.ts';
 import type { SandboxRecord } from '../db/sandbox-table.ts';
 import type { SnapshotRecord } from '../db/snapshot-table.ts';
@@ -12,6 +13,12 @@ export const forwardView = (forward: ForwardRecord): PortForward => ({
   guest_port: forward.guestPort,
   host_port: forward.hostPort,
   url: `http://127.0.0.1:${forward.hostPort}`,
+});
+
+const mountView = ({ hostPath, guestPath, readOnly }: HostMount): Mount => ({
+  host_path: hostPath,
+  guest_path: guestPath,
+  read_only: readOnly,
 });
 
 export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRecord[]): Sandbox => {
@@ -31,7 +38,7 @@ export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRec
     address: record.address,
     hostname: record.hostname,
     forwards: forwards.map(forwardView),
-    workspace: record.workspace,
+    mounts: record.mounts.map(mountView),
     parent:
       record.parentSnapshotId === null
         ? null
@@ -42,8 +49,8 @@ export const sandboxView = (record: SandboxRecord, forwards: readonly ForwardRec
 };
 
 /** Where directories of the host are mounted in a sandbox: what is there is in no snapshot. */
-export const mountedIn = (record: Pick<SandboxRecord, 'workspace'> | undefined): string[] =>
-  record === undefined || record.workspace === null ? [] : [workDirectory];
+export const mountedIn = (record: Pick<SandboxRecord, 'mounts'> | undefined): string[] =>
+  (record?.mounts ?? []).map(({ guestPath }) => guestPath);
 
 export const snapshotView = (record: SnapshotRecord): Snapshot => ({
   id: record.id,

@@ -147,7 +147,7 @@ export class WarmPool {
     const shape = this.#parts.shape();
     return (
       shape !== undefined &&
-      plan.workspace === null &&
+      plan.mounts.length === 0 &&
       plan.driver === shape.driver &&
       plan.imageId === shape.imageId &&
       plan.cpus === shape.cpus &&

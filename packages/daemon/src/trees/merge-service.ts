@@ -195,7 +195,7 @@ export class MergeService {
         from: from.id,
         base_snapshot_id: baseId,
         repositories: [...repositories],
-        left_out: mountedIn(from),
+        left_out: [...new Set([...mountedIn(from), ...mountedIn(into)])],
         ...viewOf(plan, conflicts),
       };
       if (input.dry_run) return { ...answer, applied: false, undo_snapshot_id: null };

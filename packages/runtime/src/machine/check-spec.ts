@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, mountPointSchema } from '@coppice/protocol';
 import type { MachineLimits, MachineSpec } from '../driver.ts';
 
 const idPattern = /^[a-z0-9][a-z0-9_-]{0,99}$/;
@@ -22,7 +22,11 @@ export function checkSpec(spec: MachineSpec): void {
   checkDirectory('disk', join(spec.diskDir, 'upper'));
   checkDirectory('disk', join(spec.diskDir, 'work'));
   // Whether it is there, and what it is, is told by whoever opens it.
-  if (spec.workspaceDir !== undefined) checkPath('workspace', spec.workspaceDir);
+  for (const { hostPath, guestPath } of spec.mounts ?? []) {
+    checkPath('mounted', hostPath);
+    if (!mountPointSchema.safeParse(guestPath).success)
+      refuse(`nothing can be mounted at ${JSON.stringify(guestPath)}`);
+  }
 }
 
 /** Ids become names of directories and cgroups. */

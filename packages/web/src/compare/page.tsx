@@ -200,6 +200,13 @@ export const Page = () => {
                   {summary.mode > 0 && `${summary.mode} with another mode`}
                 </>
               )}
+              {diff.value !== undefined && diff.value.left_out.length > 0 && (
+                <span class="muted">
+                  {' '}
+                  Not compared, as a directory of the host is mounted there:{' '}
+                  {plain(diff.value.left_out.join(', '))}
+                </span>
+              )}
               {diff.value?.truncated && <span class="muted"> The first {mostListed} are listed.</span>}
             </span>
             <Chips

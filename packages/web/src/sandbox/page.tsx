@@ -60,6 +60,16 @@ const Facts = ({ sandbox }: { sandbox: Sandbox }) => (
           ? 'goes on'
           : `${sandbox.idle_action === 'pause' ? 'sleeps' : 'stops'} after ${sandbox.idle_timeout_s} s`}
       </dd>
+      {sandbox.mounts.map(({ host_path, guest_path, read_only }) => (
+        <>
+          <dt>Mounted</dt>
+          <dd>
+            <span class="mono">{plain(host_path)}</span> at <span class="mono">{plain(guest_path)}</span>:
+            shared
+            {read_only && ', read-only'}, not part of snapshots, forks, diffs and merges
+          </dd>
+        </>
+      ))}
       {sandbox.env_names.length > 0 && (
         <>
           <dt>Variables</dt>

@@ -17,13 +17,13 @@ import { type Patience, patienceOf } from '../../guest/patience.ts';
 import { checkId, checkSpec } from '../../machine/check-spec.ts';
 import { cpuFeatures } from '../../machine/cpu-features.ts';
 import { formatMemoryTraits } from '../../machine/memory-traits.ts';
+import { mountTrouble } from '../../machine/mount-trouble.ts';
 import { isRunning, type ProcessIdentity } from '../../machine/process-identity.ts';
 import { Processors } from '../../machine/processors.ts';
-import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
 import { type Bounds, unlessGivenUp } from '../../programs/unless-given-up.ts';
 import { AgentStore } from './agent-store.ts';
 import { CheckpointMark } from './checkpoint-mark.ts';
-import { type CheckpointRecord, findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
+import { checkMemoryMounts, findCheckpointRecord, readCheckpointRecord } from './checkpoint-record.ts';
 import { ContainerMachine } from './container-machine.ts';
 import { probeContainers } from './container-probe.ts';
 import { sharedOptions } from './criu.ts';
@@ -158,7 +158,7 @@ export class ContainerDriver implements Driver {
 
   async restore(spec: MachineSpec, checkpointDir: string, signal?: AbortSignal): Promise<Machine> {
     const record = readCheckpointRecord(checkpointDir);
-    if (spec.workspaceDir !== undefined) checkWorkspaceMemory(record);
+    checkMemoryMounts(record, spec.mounts);
     return this.#begin(
       spec,
       () => this.#kept(record.agent),
@@ -175,7 +175,7 @@ export class ContainerDriver implements Driver {
           imagesDir: checkpointDir,
           idMap: { name, file },
           options: sharedOptions(record),
-          mounts: record.mounts,
+          places: record.mounts,
         });
       },
     );
@@ -306,7 +306,8 @@ export class ContainerDriver implements Driver {
     if (existsSync(runDir) || cgroup.directories.some((directory) => existsSync(directory)))
       await this.#clear(spec.id);
     const slot = this.#slots.take();
-    const watchesModes = spec.workspaceDir !== undefined;
+    const { mounts = [] } = spec;
+    const watchesModes = mounts.length > 0;
     const record: MachineRecord = { driver: 'container', bootId: this.#bootId, slot, agent, watchesModes };
     try {
       mkdirSync(runDir, { recursive: true, mode: 0o700 });
@@ -316,8 +317,7 @@ export class ContainerDriver implements Driver {
         runDir,
         image: spec.image,
         diskDir: spec.diskDir,
-        workspaceDir: spec.workspaceDir,
-        workspaceIdentity: spec.workspaceIdentity,
+        mounts,
         hostname: spec.hostname,
         firstId: firstIdOf(slot),
         memoryBytes: spec.limits.memoryBytes,
@@ -338,7 +338,7 @@ export class ContainerDriver implements Driver {
       const recorded = readMachineRecord(runDir) !== undefined;
       await this.#clear(spec.id);
       if (!recorded) this.#slots.release(slot);
-      throw workspaceTrouble(String(error), spec.workspaceDir) ?? startFailure(spec.id, error, log);
+      throw mountTrouble(String(error), spec.mounts) ?? startFailure(spec.id, error, log);
     }
   }
 
@@ -482,19 +482,6 @@ async function orKilled(
     }
     throw error;
   }
-}
-
-/** The mounts and filters of processes are what they were; a workspace can be put back, not added. */
-function checkWorkspaceMemory({ mounts, watchesModes = false }: CheckpointRecord): void {
-  const missing = !mounts.includes('/workspace')
-    ? 'it was kept of a sandbox that had none'
-    : !watchesModes
-      ? 'an earlier version kept it, which let set-id bits through to the host'
-      : undefined;
-  if (missing === undefined) return;
-  throw new CoppiceError('unsupported', `the memory cannot go on with a workspace directory: ${missing}`, {
-    hint: 'Take a snapshot without memory, and use that.',
-  });
 }
 
 function startFailure(id: string, error: unknown, log: string): CoppiceError {

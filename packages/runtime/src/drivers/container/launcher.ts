@@ -2,7 +2,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import type { CgroupSetting } from '../../cgroups/cgroup-hierarchy.ts';
-import type { ImageRoot } from '../../driver.ts';
+import type { HostMount, ImageRoot } from '../../driver.ts';
 import type { ProcessIdentity } from '../../machine/process-identity.ts';
 import { encodeLaunchMessage, type LaunchFields, LaunchMessageReader } from './launch-message.ts';
 
@@ -23,8 +23,7 @@ export interface LaunchRequest {
   readonly runDir: string;
   readonly image: ImageRoot;
   readonly diskDir: string;
-  readonly workspaceDir: string | undefined;
-  readonly workspaceIdentity: string | undefined;
+  readonly mounts: readonly HostMount[];
   readonly hostname: string;
   readonly firstId: number;
   /** What bounds the filesystems in memory. */
@@ -45,8 +44,8 @@ export interface RestoreRequest extends LaunchRequest {
   /** Takes the place of the file of that name among the images. */
   readonly idMap: { readonly name: string; readonly file: string };
   readonly options: readonly string[];
-  /** Places inside at which something of the host is mounted. */
-  readonly mounts: readonly string[];
+  /** Places inside at which something of the host was mounted, devices and masks among them. */
+  readonly places: readonly string[];
 }
 
 export interface Launched {
@@ -118,7 +117,7 @@ export class Launcher {
       ['map', request.idMap.file],
       ['map-name', request.idMap.name],
       ...request.options.map((option) => ['option', option] as const),
-      ...request.mounts.map((place) => ['external', place] as const),
+      ...request.places.map((place) => ['external', place] as const),
     ]);
     return { init: initIn(answer) };
   }
@@ -234,10 +233,7 @@ const launchFields = (request: LaunchRequest): LaunchFields => [
   ['run', request.runDir],
   ...imageFields(request.image),
   ['disk', request.diskDir],
-  ...(request.workspaceDir === undefined ? [] : [['workspace', request.workspaceDir] as const]),
-  ...(request.workspaceIdentity === undefined
-    ? []
-    : [['workspace-identity', request.workspaceIdentity] as const]),
+  ...request.mounts.flatMap(mountFields),
   ['hostname', request.hostname],
   ['base', String(request.firstId)],
   ['shm', String(Math.floor(request.memoryBytes / 2))],
@@ -246,6 +242,13 @@ const launchFields = (request: LaunchRequest): LaunchFields => [
   ...request.shownCgroups.map((hierarchy) => ['cgroup', hierarchy] as const),
   ...(request.v2Directory === null ? [] : [['v2', request.v2Directory] as const]),
   ...request.settings.map(({ file, value }) => ['set', `${file} ${value}`] as const),
+];
+
+const mountFields = ({ hostPath, guestPath, readOnly, identity }: HostMount): LaunchFields => [
+  ['mount', hostPath],
+  ['mount-identity', identity ?? ''],
+  ['mount-at', guestPath],
+  ['mount-mode', readOnly ? 'ro' : 'rw'],
 ];
 
 /** The one directory where it is alone, else what holds them all and each of them below. */

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CoppiceError } from '@coppice/protocol';
+import { CoppiceError, workDirectory } from '@coppice/protocol';
 import { makeCgroup, writeCgroupFile } from '../../cgroups/cgroup-files.ts';
 import { HomeCgroups } from '../../cgroups/home-cgroups.ts';
 import {
@@ -20,7 +20,8 @@ import { isRunning, type ProcessIdentity, readStarted } from '../../machine/proc
 import { Processors } from '../../machine/processors.ts';
 import type { Bounds } from '../../programs/unless-given-up.ts';
 import { GvisorMachine } from './gvisor-machine.ts';
-import { readRecord, writeRecord } from './gvisor-record.ts';
+import { type GvisorRecord, readRecord, writeRecord } from './gvisor-record.ts';
+import { type PlacedMount, placed, placedForMemory } from './mounted-at.ts';
 import { writeBundle } from './oci-bundle.ts';
 import { overlayLayers } from './overlay-root.ts';
 import { PausedMark } from './paused-mark.ts';
@@ -53,13 +54,17 @@ interface Paths {
   readonly bundleDir: string;
   readonly rootDir: string;
   readonly tmpDir: string;
-  readonly workspaceDir: string;
+  readonly mountsDir: string;
   readonly socket: string;
   readonly holdSocket: string;
   readonly gateSocket: string;
   readonly record: string;
   readonly pausedMark: string;
 }
+
+type StartedProcesses = Omit<GvisorRecord, 'driver' | 'process' | 'waits'> & {
+  readonly process: ProcessIdentity;
+};
 
 /** Sandboxes in gVisor: a kernel of their own, whose memory can be written down and brought back. */
 export class GvisorDriver implements Driver {
@@ -122,15 +127,14 @@ export class GvisorDriver implements Driver {
   }
 
   start(spec: MachineSpec, signal?: AbortSignal): Promise<Machine> {
-    const hasWorkspace = spec.workspaceDir !== undefined;
-    return this.#launch(spec, hasWorkspace, { signal, deadlineMs: startMs }, (runsc, { bundleDir }) =>
+    return this.#launch(spec, placed(spec.mounts), { signal, deadlineMs: startMs }, (runsc, { bundleDir }) =>
       runsc.startCommand(spec.id, bundleDir),
     );
   }
 
-  /** Memory of a sandbox with a workspace goes on only where something is mounted there; without one, its own /workspace. */
-  restore(spec: MachineSpec, checkpointDir: string, signal?: AbortSignal): Promise<Machine> {
-    return this.#launch(spec, true, { signal, deadlineMs: this.#memoryMs }, (runsc, { bundleDir }) =>
+  async restore(spec: MachineSpec, checkpointDir: string, signal?: AbortSignal): Promise<Machine> {
+    const mounts = placedForMemory(spec.mounts, checkpointDir);
+    return this.#launch(spec, mounts, { signal, deadlineMs: this.#memoryMs }, (runsc, { bundleDir }) =>
       runsc.restoreCommand(spec.id, bundleDir, checkpointDir),
     );
   }
@@ -157,7 +161,7 @@ export class GvisorDriver implements Driver {
       await runsc.resumeIfPaused(spec.id, resumeMs);
       mark.remove();
     }
-    return this.#machine(spec.id, identity, record?.relay);
+    return this.#machine(spec.id, { ...record, process: identity });
   }
 
   /** The memory of its sandboxes holds all that it needs. */
@@ -192,7 +196,7 @@ export class GvisorDriver implements Driver {
 
   async #launch(
     spec: MachineSpec,
-    mountsWorkspace: boolean,
+    placedMounts: readonly PlacedMount[],
     bounds: Bounds,
     command: (runsc: Runsc, paths: Paths) => string[],
   ): Promise<Machine> {
@@ -212,14 +216,18 @@ export class GvisorDriver implements Driver {
       for (const directory of group.directories) makeCgroup(directory);
       for (const { file, value } of group.settings(sandboxLimits(spec.limits))) writeCgroupFile(file, value);
       const shim = makeShimLayer(join(this.#dir, 'shim'));
-      for (const place of [paths.rootDir, paths.tmpDir, paths.workspaceDir])
+      const mounts = placedMounts.map((mount, number) => ({
+        ...mount,
+        place: join(paths.mountsDir, String(number)),
+        readOnly: mount.host?.readOnly ?? false,
+      }));
+      for (const place of [paths.rootDir, paths.tmpDir, ...mounts.map((mount) => mount.place)])
         mkdirSync(place, { recursive: true });
-      const workspacePlace = mountsWorkspace ? paths.workspaceDir : undefined;
       writeBundle(spec, {
         bundleDir: paths.bundleDir,
         rootDir: paths.rootDir,
         tmpDir: paths.tmpDir,
-        workspaceDir: workspacePlace,
+        mounts,
         gateSocket: paths.gateSocket,
         ...this.#options.programs,
       });
@@ -233,18 +241,16 @@ export class GvisorDriver implements Driver {
         layers: overlayLayers(spec.image, shim, spec.diskDir),
         rootDir: paths.rootDir,
         tmpDir: paths.tmpDir,
-        workspace:
-          workspacePlace === undefined
-            ? undefined
-            : { place: workspacePlace, directory: spec.workspaceDir, identity: spec.workspaceIdentity },
+        mounts,
         processors: this.#processors.choose(spec.limits.cpus),
         memoryBytes: spec.limits.memoryBytes,
         cgroupFiles: group.directories.map((directory) => join(directory, 'cgroup.procs')),
         command: command(runsc, paths),
       };
       const relay = await Relay.make(relayOptions, bounds);
-      const { process, relay: own } = await this.#letGo(spec, paths, relay, bounds);
-      return await this.#machine(spec.id, process, own, bounds);
+      const mountedAt = mounts.map(({ guestPath }) => guestPath);
+      const made = await this.#letGo(spec, paths, relay, { mountedAt, bounds });
+      return await this.#machine(spec.id, made, bounds);
     } catch (error) {
       await this.#cleanUp(spec.id);
       throw error;
@@ -256,15 +262,15 @@ export class GvisorDriver implements Driver {
     spec: MachineSpec,
     paths: Paths,
     relay: Relay,
-    bounds: Bounds,
-  ): Promise<{ process: ProcessIdentity; relay: ProcessIdentity }> {
+    { mountedAt, bounds }: { mountedAt: readonly string[]; bounds: Bounds },
+  ): Promise<StartedProcesses> {
     try {
       const identify = (pid: number): ProcessIdentity => {
         const started = readStarted(pid);
         if (started !== undefined) return { pid, started };
         throw new CoppiceError('internal', `sandbox ${spec.id} ended right after its start`);
       };
-      const made = { process: identify(relay.pid), relay: identify(relay.ownPid) };
+      const made = { process: identify(relay.pid), relay: identify(relay.ownPid), mountedAt };
       writeRecord(paths.record, { ...made, waits: true });
       await spec.networkStands;
       await relay.go(bounds);
@@ -278,8 +284,7 @@ export class GvisorDriver implements Driver {
 
   async #machine(
     id: string,
-    identity: ProcessIdentity,
-    relay: ProcessIdentity | undefined,
+    { process: identity, relay, mountedAt = [workDirectory] }: StartedProcesses,
     bounds: Bounds = {},
   ): Promise<Machine> {
     const { runsc } = await this.#prepare();
@@ -296,6 +301,7 @@ export class GvisorDriver implements Driver {
       cgroup: this.#cgroups.group(id),
       holdSocket,
       mark: new PausedMark(pausedMark),
+      mountedAt,
       memoryMs: this.#memoryMs,
       isAlive: () => isRunning(identity),
       hasRelay: () => relay === undefined || isRunning(relay),
@@ -412,7 +418,7 @@ export class GvisorDriver implements Driver {
       bundleDir: join(dir, 'bundle'),
       rootDir: join(dir, 'root'),
       tmpDir: join(dir, 'tmp'),
-      workspaceDir: join(dir, 'workspace'),
+      mountsDir: join(dir, 'mounts'),
       socket: join(dir, 'agent.sock'),
       holdSocket: join(dir, 'hold.sock'),
       gateSocket: join(dir, 'gate.sock'),

@@ -14,6 +14,7 @@ import type { Guest } from '../../guest/guest.ts';
 import { LinkKeeper, type LinkListener } from '../../guest/link-keeper.ts';
 import type { Processors } from '../../machine/processors.ts';
 import { runProgram } from '../../programs/run-program.ts';
+import { writeMountedAt } from './mounted-at.ts';
 import type { PausedMark } from './paused-mark.ts';
 import { holdRelay } from './relay.ts';
 import type { Runsc } from './runsc.ts';
@@ -33,6 +34,8 @@ export interface GvisorMachineParts {
   readonly holdSocket: string;
   /** There while its memory is being written: whoever finds it must let it go on. */
   readonly mark: PausedMark;
+  /** Where directories are mounted in it. */
+  readonly mountedAt: readonly string[];
   /** How long its memory may take to be written. */
   readonly memoryMs: number;
   readonly isAlive: () => boolean;
@@ -171,6 +174,7 @@ export class GvisorMachine implements Machine {
         deadlineMs: memoryMs,
         onStarted: (pid) => mark.set(pid),
       });
+      writeMountedAt(directory, this.#parts.mountedAt);
       await frozen();
       await runsc.resume(this.id);
       mark.remove();

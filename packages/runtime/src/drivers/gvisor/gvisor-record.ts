@@ -10,6 +10,8 @@ export interface GvisorRecord {
   readonly relay?: ProcessIdentity;
   /** It was made, and nothing in it runs yet. */
   readonly waits?: boolean;
+  /** Where directories are mounted in it. Unknown where an earlier version started it. */
+  readonly mountedAt?: readonly string[];
 }
 
 export const writeRecord = (file: string, record: Omit<GvisorRecord, 'driver'>): void =>

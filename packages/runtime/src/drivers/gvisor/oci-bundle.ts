@@ -45,13 +45,20 @@ const seccomp = {
   ].map((args) => ({ names: ['socket'], action: 'SCMP_ACT_ERRNO', errnoRet: constants.errno.EPERM, args })),
 };
 
+interface BundleMount {
+  readonly guestPath: string;
+  /** Where the relay shows what is mounted. */
+  readonly place: string;
+  readonly readOnly: boolean;
+}
+
 export interface BundlePaths {
   readonly bundleDir: string;
   readonly rootDir: string;
-  /** Where the relay shows the sandbox's /tmp and its workspace: runsc would follow links on the way to the originals. */
+  /** Where the relay shows the sandbox's /tmp: runsc would follow links on the way to the original. */
   readonly tmpDir: string;
-  /** Undefined where nothing is mounted on /workspace. */
-  readonly workspaceDir: string | undefined;
+  /** Directories that are mounted, likewise. */
+  readonly mounts: readonly BundleMount[];
   readonly agent: string;
   readonly relay: string;
   readonly gateSocket: string;
@@ -99,7 +106,9 @@ export const writeBundle = (spec: MachineSpec, paths: BundlePaths): void => {
       bind(agentInside, paths.agent, ['ro']),
       // Asked for by name, or gVisor would put a filesystem of memory over an empty /tmp, which no snapshot keeps.
       bind('/tmp', paths.tmpDir, ['rw']),
-      ...(paths.workspaceDir === undefined ? [] : [bind('/workspace', paths.workspaceDir, ['rw'])]),
+      ...paths.mounts.map(({ guestPath, place, readOnly }) =>
+        bind(guestPath, place, [readOnly ? 'ro' : 'rw']),
+      ),
     ],
     // Between the making of the sandbox and its first instruction: there it waits for its network.
     hooks: {

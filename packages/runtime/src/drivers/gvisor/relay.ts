@@ -4,15 +4,14 @@ import type { Readable, Writable } from 'node:stream';
 import { setImmediate as afterReads } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
 import { atSocket } from '../../guest/socket-path.ts';
-import { workspaceTrouble } from '../../machine/workspace-trouble.ts';
+import { mountTrouble } from '../../machine/mount-trouble.ts';
 import { killGroup } from '../../programs/run-program.ts';
 import { type Bounds, unlessGivenUp } from '../../programs/unless-given-up.ts';
+import type { PlacedMount } from './mounted-at.ts';
 
-interface RelayWorkspace {
+export interface RelayMount extends PlacedMount {
+  /** Where it shows the directory, for the bundle. */
   readonly place: string;
-  /** Of the host, and what it must be; the sandbox's own /workspace where there is none. */
-  readonly directory: string | undefined;
-  readonly identity: string | undefined;
 }
 
 export interface RelayOptions {
@@ -28,8 +27,7 @@ export interface RelayOptions {
   readonly rootDir: string;
   /** Where it shows the sandbox's /tmp, for the bundle. */
   readonly tmpDir: string;
-  /** Where it shows what becomes its /workspace, likewise. */
-  readonly workspace?: RelayWorkspace | undefined;
+  readonly mounts: readonly RelayMount[];
   readonly cgroupFiles: readonly string[];
   /** The only ones that it runs on, and so those that it has; undefined for all. */
   readonly processors: string | undefined;
@@ -44,7 +42,7 @@ const shownStderrChars = 2000;
 /** A relay that starts a sandbox; it lives as long as the sandbox does, whatever becomes of the daemon. */
 export class Relay {
   readonly #program: string;
-  readonly #workspaceDir: string | undefined;
+  readonly #mounts: readonly RelayMount[];
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   /** The first that it said; a sandbox that is given back its memory may write there without end. */
   #complaint = '';
@@ -53,13 +51,13 @@ export class Relay {
 
   private constructor(options: RelayOptions) {
     this.#program = options.program;
-    this.#workspaceDir = options.workspace?.directory;
+    this.#mounts = options.mounts;
     const args = [
       ...['--socket', options.socket, '--hold-socket', options.holdSocket],
       ...['--gate-socket', options.gateSocket],
       ...['--netns', options.netns, '--layers', options.layers, '--root', options.rootDir],
       ...['--image', options.imageDir, '--tmp', options.tmpDir],
-      ...(options.workspace === undefined ? [] : workspaceArgs(options.workspace)),
+      ...options.mounts.flatMap(mountArgs),
       ...(options.processors === undefined ? [] : ['--processors', options.processors]),
       ...['--memory', String(options.memoryBytes)],
       ...options.cgroupFiles.flatMap((file) => ['--cgroup', file]),
@@ -139,16 +137,20 @@ export class Relay {
     // What was written to stderr before has arrived, and is read in this turn of the event loop.
     await afterReads();
     const reason = this.#complaint.trim().slice(0, shownStderrChars);
-    const trouble = workspaceTrouble(reason, this.#workspaceDir);
+    // Troubles count all places; those that are the sandbox's own come last.
+    const trouble = mountTrouble(
+      reason,
+      this.#mounts.flatMap(({ host }) => host ?? []),
+    );
     if (trouble !== undefined) throw trouble;
     throw new CoppiceError('internal', `gVisor did not start the sandbox (${heard}): ${reason}`);
   }
 }
 
-const workspaceArgs = ({ directory, identity, place }: RelayWorkspace): string[] => [
-  ...['--workspace-place', place],
-  ...(directory === undefined ? [] : ['--workspace', directory]),
-  ...(identity === undefined ? [] : ['--workspace-identity', identity]),
+const mountArgs = ({ guestPath, place, host }: RelayMount): string[] => [
+  ...['--mount-at', guestPath, '--mount-place', place],
+  ...(host === undefined ? [] : ['--mount', host.hostPath, '--mount-mode', host.readOnly ? 'ro' : 'rw']),
+  ...(host?.identity == null ? [] : ['--mount-identity', host.identity]),
 ];
 
 /** As long as it is held, the sandbox is given nothing new, and it has taken all that it was given. */

@@ -1,4 +1,10 @@
-import { createSandboxSchema, destroyedSchema, type Sandbox } from '@coppice/protocol';
+import {
+  createSandboxSchema,
+  destroyedSchema,
+  formatMount,
+  parseMount,
+  type Sandbox,
+} from '@coppice/protocol';
 import { z } from 'zod';
 import { ownerOf } from '../../../sessions/sessions.ts';
 import { workspaceId } from '../fields.ts';
@@ -34,6 +40,10 @@ const createWorkspace = defineTool({
     memory_mb: create.memory_mb.describe('Memory limit.'),
     disk_gb: z.number().min(0.1).max(65_536).optional().describe('Disk limit.'),
     allow_internet: z.boolean().default(false).describe('Let it reach the internet.'),
+    mounts: z
+      .array(z.string())
+      .optional()
+      .describe('HOST:GUEST[:ro], directories of the host to share; administrators only, in no snapshot.'),
     lifetime_hours: z
       .number()
       .min(0.02)
@@ -61,6 +71,7 @@ const createWorkspace = defineTool({
         memory_mb: input.memory_mb,
         disk_mb: input.disk_gb === undefined ? undefined : Math.round(input.disk_gb * 1024),
         network: { allow_internet: input.allow_internet },
+        mounts: input.mounts?.map((text) => parseMount(text)),
         ...(input.lifetime_hours === undefined
           ? {}
           : { max_lifetime_s: Math.round(input.lifetime_hours * 3600) }),
@@ -226,6 +237,7 @@ const info = defineTool({
         created_at: z.string(),
       }),
     ),
+    mounts: z.array(z.string()).describe('Directories of the host; not part of snapshots, forks and merges.'),
     forked_from: forkedFromSchema.nullable(),
     created_at: z.string(),
     disk_used_bytes: z.number().nullable(),
@@ -256,6 +268,7 @@ const info = defineTool({
         parent: snapshot.parent_id,
         created_at: snapshot.created_at,
       })),
+      mounts: sandbox.mounts.map(formatMount),
       forked_from: await forkedFrom(context, sandbox.parent),
       created_at: sandbox.created_at,
       disk_used_bytes: sandbox.usage?.disk_referenced_bytes ?? null,

@@ -1,5 +1,5 @@
-#ifndef COPPICE_WORKSPACE_OWNERS_H
-#define COPPICE_WORKSPACE_OWNERS_H
+#ifndef COPPICE_MOUNTS_OWNERS_H
+#define COPPICE_MOUNTS_OWNERS_H
 
 #include <sys/types.h>
 

@@ -4,8 +4,8 @@
  * gives a file such a mode, and somebody outside does it in its stead: as asked in the sandbox's own root, without these bits in
  * the workspace. A file that is made with such a mode is made without these bits everywhere; whoever wants them changes them then.
  */
-#ifndef COPPICE_WORKSPACE_MODES_H
-#define COPPICE_WORKSPACE_MODES_H
+#ifndef COPPICE_MOUNTS_MODES_H
+#define COPPICE_MOUNTS_MODES_H
 
 struct mode_watch {
   int listener; /* has something to read when a process was stopped, and hangs up when none is left */
