@@ -23,10 +23,13 @@ export const memoryInUse = (limitBytes: number, cause?: unknown): CoppiceError =
     cause,
   });
 
-/** Empty when the group is gone, as its last process may end at any time. */
+/**
+ * Empty when the group is gone, as its last process may end at any time.
+ * As UTF-8, because Node reads that without a buffer of 64 KiB for each call; every exec reads four of these files.
+ */
 export function readCgroupFile(file: string): string {
   try {
-    return readFileSync(file, 'latin1');
+    return readFileSync(file, 'utf8');
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'ENOENT' || code === 'ENODEV') return '';

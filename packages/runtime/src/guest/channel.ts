@@ -248,11 +248,11 @@ export class Channel {
   }
 
   /** The agent ends what belongs to the call; nothing more comes of it. */
-  cancel(reason: unknown = new CoppiceError('cancelled', 'the call to the sandbox was closed')): void {
+  cancel(reason?: unknown): void {
     if (this.#ended) return;
     this.#link.send(frameType.cancel, this.id);
     this.#link.forget(this.id, this.#receiveCredit);
-    this.fail(reason);
+    this.fail(reason ?? new CoppiceError('cancelled', 'the call to the sandbox was closed'));
   }
 
   #assertWritable(): void {

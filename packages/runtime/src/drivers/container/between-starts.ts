@@ -34,7 +34,7 @@ export const freezeBetweenStarts = async (cgroup: SandboxCgroup): Promise<void> 
 function threadsOf(directory: string): string[] {
   const inVersion2 = join(directory, 'cgroup.threads');
   const file = existsSync(inVersion2) ? inVersion2 : join(directory, 'tasks');
-  return readFileSync(file, 'latin1')
+  return readFileSync(file, 'utf8')
     .split('\n')
     .filter((line) => line !== '');
 }
@@ -42,7 +42,7 @@ function threadsOf(directory: string): string[] {
 /** By the system call that it is in. */
 function isStarting(thread: string): boolean {
   try {
-    const [number = ''] = readFileSync(`/proc/${thread}/syscall`, 'latin1').split(' ');
+    const [number = ''] = readFileSync(`/proc/${thread}/syscall`, 'utf8').split(' ');
     return starting[process.arch]?.has(number) ?? false;
   } catch (error) {
     // Dead, and only waiting for its parent.

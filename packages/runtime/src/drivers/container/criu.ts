@@ -160,7 +160,7 @@ export class HarmedByDump extends CoppiceError {
 /** Looked at while CRIU stands still, lest it takes them meanwhile; where it does, it goes on. */
 function holdsProcesses(child: ChildProcess, freezer: string): boolean {
   signalGroup(child, 'SIGSTOP');
-  const pids = readFileSync(join(freezer, 'cgroup.procs'), 'latin1').split('\n').filter(Boolean);
+  const pids = readFileSync(join(freezer, 'cgroup.procs'), 'utf8').split('\n').filter(Boolean);
   const holds = pids.some(isTraced);
   if (holds) signalGroup(child, 'SIGCONT');
   return holds;

@@ -50,4 +50,4 @@ export function completeMachineRecord(
   writeFileSync(join(runDir, fileName), JSON.stringify({ ...record, ...found }), { flag: 'r+' });
 }
 
-export const readBootId = (): string => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+export const readBootId = (): string => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();

@@ -27,7 +27,7 @@ export const hasOutsideConnections = (pid: number): boolean =>
 /** A kernel without IPv6 has no table of it. */
 function readIfThere(path: string): string {
   try {
-    return readFileSync(path, 'latin1');
+    return readFileSync(path, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
     throw error;

@@ -9,7 +9,7 @@ const usual = ['/root', '/home', '/srv', '/opt', '/app', '/workspace', '/tmp', '
  * overlay that alone does not lead back to a path. Empty where nobody watches anything, which spares the search.
  */
 export const watchedPlaces = (init: number, cgroupDirectory: string): string[] => {
-  const pids = readFileSync(join(cgroupDirectory, 'cgroup.procs'), 'latin1')
+  const pids = readFileSync(join(cgroupDirectory, 'cgroup.procs'), 'utf8')
     .split('\n')
     .filter((line) => line !== '');
   const watchers = pids.filter(watchesFiles);
