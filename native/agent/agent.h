@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "wire.h"
@@ -276,12 +277,21 @@ void tree_pack(struct channel *channel, struct reader *body);
 void tree_unpack(struct channel *channel, struct reader *body);
 void tree_sync(struct channel *channel, struct reader *body);
 
-/* ---- dial.c, machine.c ---- */
+/* ---- dial.c, accept.c, helper.c, machine.c ---- */
 
 void dial_open(struct channel *channel, struct reader *body);
 /* cover.c */
 int cover(char **pairs, int count);
 
+/* The channel becomes a connection that stands already. Takes the descriptor. */
+void dial_adopt(struct channel *channel, int fd);
+/* Opens the socket through which programs inside reach the daemon, and puts the helper for it beside it. */
+void accept_listen(struct channel *channel, struct reader *body);
+/* Waits for the next program that connects to that socket. */
+void accept_next(struct channel *channel, struct reader *body);
+/* `coppice-agent event|inbox|heartbeat|done`: what a program runs to speak of its run. Returns the exit code. */
+int helper_main(int argc, char **argv);
+void print_json_string(FILE *file, const char *text);
 void machine_hostname(struct channel *channel, struct reader *body);
 void machine_fork(struct channel *channel, struct reader *body);
 void machine_shutdown(struct channel *channel, struct reader *body);

@@ -252,6 +252,8 @@ static operation_function *const operations[] = {
     [OP_WRITE_STRETCHES] = file_write_stretches,
     [OP_JOB_INPUT] = job_input,
     [OP_JOB_SWEEP] = job_sweep,
+    [OP_LISTEN] = accept_listen,
+    [OP_ACCEPT] = accept_next,
 };
 
 void channel_open(struct connection *c, uint32_t id, uint8_t operation, uint32_t window, struct reader *body) {

@@ -1,4 +1,4 @@
-/* A connection to a port on the sandbox's own loopback: forwarded ports need no network. */
+/* A connection to a port on the sandbox's own loopback, or one that a program of the sandbox made to the agent: neither needs a network. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ static void finish_output(struct sink *sink) {
 static void connected(struct dial *dial) {
   dial->connected = true;
   int on = 1;
-  setsockopt(dial->item.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (dial->port != 0) setsockopt(dial->item.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   /* The one item stands for both directions. */
   dial->sink = (struct sink){.item = {.fd = dial->item.fd}, .channel = dial->channel, .registered = true, .finish = finish_output};
   struct buffer nothing = {0};
@@ -117,7 +117,8 @@ static enum pump pump_dial(struct channel *channel) {
     return PUMP_IDLE;
   }
   if (n < 0) {
-    channel_fail(channel, "unavailable", errno, "the server on port %u of the sandbox closed the connection", dial->port);
+    if (dial->port == 0) channel_fail(channel, "unavailable", errno, "the program closed the connection");
+    else channel_fail(channel, "unavailable", errno, "the server on port %u of the sandbox closed the connection", dial->port);
     return PUMP_IDLE;
   }
   dial->input_over = true;
@@ -148,15 +149,26 @@ static void close_dial(struct channel *channel) {
 
 static const struct channel_kind dial_kind = {.pump = pump_dial, .on_data = dial_data, .on_end = dial_end, .on_close = close_dial};
 
+static struct dial *new_dial(struct channel *channel, uint16_t port) {
+  struct dial *dial = must_alloc(sizeof *dial);
+  *dial = (struct dial){.channel = channel, .port = port, .item = {.fd = -1}, .sink = {.item = {.fd = -1}}};
+  channel->kind = &dial_kind;
+  channel->state = dial;
+  return dial;
+}
+
 void dial_open(struct channel *channel, struct reader *body) {
   uint16_t port = read_u16(body);
   if (!read_finished(body) || port == 0) {
     channel_fail(channel, "invalid_argument", EINVAL, "a port is a number from 1 to 65535");
     return;
   }
-  struct dial *dial = must_alloc(sizeof *dial);
-  *dial = (struct dial){.channel = channel, .port = port, .item = {.fd = -1}, .sink = {.item = {.fd = -1}}};
-  channel->kind = &dial_kind;
-  channel->state = dial;
-  try_connect(dial);
+  try_connect(new_dial(channel, port));
+}
+
+void dial_adopt(struct channel *channel, int fd) {
+  struct dial *dial = new_dial(channel, 0);
+  dial->item = (struct item){.fd = fd, .on_event = on_socket, .owner = dial};
+  if (loop_add(&dial->item, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) connected(dial);
+  else channel_fail_errno(channel, errno, "cannot take the connection");
 }

@@ -49,7 +49,7 @@ static bool stir_entropy(const uint8_t *bytes, size_t length) {
   return mixed;
 }
 
-static void print_json_string(FILE *file, const char *text) {
+void print_json_string(FILE *file, const char *text) {
   fputc('"', file);
   for (const unsigned char *at = (const unsigned char *)text; *at != 0; at++) {
     if (*at == '"' || *at == '\\') fprintf(file, "\\%c", *at);

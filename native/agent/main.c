@@ -78,11 +78,12 @@ static void open_stdio(void) {
 
 int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "--cover") == 0) return cover(argv + 2, argc - 2);
+  if (argc >= 2 && argv[1][0] != '-') return helper_main(argc, argv);
   bool stdio = argc == 2 && strcmp(argv[1], "--stdio") == 0;
   bool inherited = argc == 3 && strcmp(argv[1], "--listen-fd") == 0;
   bool path = argc == 3 && strcmp(argv[1], "--listen") == 0;
   if (!stdio && !inherited && !path) {
-    fprintf(stderr, "usage: coppice-agent --listen-fd N | --listen PATH | --stdio | --cover {FILE PLACE}...\n");
+    fprintf(stderr, "usage: coppice-agent --listen-fd N | --listen PATH | --stdio | --cover {FILE PLACE}... | help\n");
     return 64;
   }
   /* 0, 1 and 2 must be taken, or a pipe of a process could get one of them. */

@@ -61,6 +61,8 @@ enum operation {
   OP_WRITE_STRETCHES = 28,
   OP_JOB_INPUT = 29,
   OP_JOB_SWEEP = 30,
+  OP_LISTEN = 31,
+  OP_ACCEPT = 32,
 };
 
 /* Reads a request. After the first bad field every further read gives zero, and `bad` stays set: check it once at the end. */

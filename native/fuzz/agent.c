@@ -23,6 +23,8 @@ void machine_hostname(struct channel *channel, struct reader *body) {
 }
 void machine_fork(struct channel *channel, struct reader *body) { machine_hostname(channel, body); }
 void machine_shutdown(struct channel *channel, struct reader *body) { machine_hostname(channel, body); }
+void accept_listen(struct channel *channel, struct reader *body) { machine_hostname(channel, body); }
+void accept_next(struct channel *channel, struct reader *body) { machine_hostname(channel, body); }
 bool machine_is_stopping(void) { return false; }
 void machine_stop(uint32_t grace_ms, int signal) {
   (void)grace_ms;

@@ -7,7 +7,7 @@ FUZZ_FLAGS := -g -O1 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined
 # What of the program a fuzzer goes with, besides what it includes.
 fuzzed_parcel := lib/stop.c parcel/main.c parcel/pack.c parcel/unpack.c
 fuzzed_layer := fuzz/tar.c lib/stop.c lib/write.c layer/main.c layer/pack.c
-fuzzed_agent := fuzz/agent.c lib/descent.c lib/remove.c lib/write.c $(filter-out $(addprefix agent/,main.c process.c machine.c lend.c relro.c),$(wildcard agent/*.c))
+fuzzed_agent := fuzz/agent.c lib/descent.c lib/remove.c lib/write.c $(filter-out $(addprefix agent/,main.c process.c machine.c lend.c relro.c accept.c helper.c),$(wildcard agent/*.c))
 fuzzed_agent-unpack := fuzz/tar.c $(filter-out agent/unpack.c,$(fuzzed_agent))
 fuzzed_agent-frames := $(filter-out agent/loop.c,$(fuzzed_agent))
 fuzzed_pool := lib/descent.c lib/hash.c lib/remove.c lib/write.c $(filter-out pool/main.c,$(wildcard pool/*.c))

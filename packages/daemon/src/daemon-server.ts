@@ -16,6 +16,7 @@ import { PageFiles } from './doors/http/page-files.ts';
 import { registerPage } from './doors/http/register-page.ts';
 import { HttpServer, httpTimeouts } from './doors/http/server.ts';
 import { registerMcp } from './doors/mcp/register-mcp.ts';
+import { toProblem } from './doors/problem.ts';
 import { dropUnreadRest } from './doors/unread-rest.ts';
 import type { Log } from './host/log.ts';
 import { PageSessions } from './tokens/page-sessions.ts';
@@ -79,7 +80,11 @@ export class DaemonServer {
     });
     const calls = new Calls(gate, createHandlers(services));
     const places = affordableConnections(limits.connections);
-    const connections = { network: new Connections(places), home: new Connections(places) };
+    const connections = {
+      network: new Connections(places),
+      home: new Connections(places),
+      inside: new Connections(places),
+    };
     const requestTimeoutMs = limits.request_timeout_s * 1000;
     const http = await HttpServer.create({
       version,
@@ -130,6 +135,15 @@ export class DaemonServer {
         );
       });
     });
+    const inside = createServer(httpTimeouts(requestTimeoutMs));
+    // How often a sandbox may connect is bounded, and so is what it may ask for.
+    inside.maxRequestsPerSocket = 1;
+    connections.inside.watch(inside);
+    inside.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      if (request.url?.startsWith('/v1/run/')) http.app.server.emit('request', request, response);
+      else refuseOutside(response);
+    });
+    daemon.insideDoor.serve((connection) => inside.emit('connection', connection));
     const local = createServer(httpTimeouts(requestTimeoutMs));
     connections.home.watch(local);
     for (const event of ['request', 'upgrade'] as const)
@@ -173,3 +187,15 @@ export class DaemonServer {
     await rename(`${daemonFile}.new`, daemonFile);
   }
 }
+
+/** The door in a sandbox leads to its own run, whatever token is shown. */
+const refuseOutside = (response: ServerResponse): void => {
+  const problem = toProblem(
+    new CoppiceError('not_found', 'from inside a sandbox only calls below /v1/run/ are served', {
+      hint: 'Run `coppice-agent help` in the sandbox.',
+    }),
+  );
+  response
+    .writeHead(problem.status, { 'content-type': 'application/problem+json' })
+    .end(JSON.stringify(problem));
+};

@@ -10,6 +10,7 @@ import type { Housekeeper } from './host/housekeeper.ts';
 import type { MetricsService } from './host/metrics-service.ts';
 import { Recovery } from './journal/recovery.ts';
 import { ProjectsRoom } from './projects/projects-room.ts';
+import type { InsideDoor } from './runs/inside-door.ts';
 
 /** Everything that is in one daemon: opened from the kernel up, closed from the chores down. */
 export class Daemon {
@@ -65,6 +66,11 @@ export class Daemon {
     return (call, status, seconds) => this.#rooms.metrics.observeRequest(call, status, seconds);
   }
 
+  /** Through which programs in sandboxes call. */
+  get insideDoor(): InsideDoor {
+    return this.#rooms.insideDoor;
+  }
+
   /** What this start had to end or to mend, for whoever started it. */
   get notices(): readonly string[] {
     return this.#kernel.notices;
@@ -105,6 +111,7 @@ export class Daemon {
     this.#projects.rest();
     this.#rooms.runWatch.close();
     await this.#rooms.guardian.close();
+    this.#rooms.insideDoor.close();
     await runs.close();
     await this.#kernel.work.close(ending);
     await this.recovered.catch(() => {});
@@ -125,6 +132,7 @@ async function settleIn({ config }: Kernel, rooms: Rooms, forkSnapshots: readonl
   const { ports, snapshots, sizer, images, warm, runs } = rooms;
   await ports.reopen();
   runs.recover();
+  rooms.insideDoor.recover();
   await rooms.guardian.recover();
   for (const id of forkSnapshots) await snapshots.prune(id);
   await snapshots.pruneAllUndos();

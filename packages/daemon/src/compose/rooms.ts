@@ -28,6 +28,7 @@ import { SandboxTrust } from '../network/sandbox-trust.ts';
 import { Vault } from '../notes/vault.ts';
 import { GatewayEvidence } from '../runs/gateway-evidence.ts';
 import { Inbox } from '../runs/inbox.ts';
+import { InsideDoor } from '../runs/inside-door.ts';
 import { InsideService } from '../runs/inside-service.ts';
 import { Intake } from '../runs/intake.ts';
 import { RunLog } from '../runs/run-log.ts';
@@ -213,6 +214,13 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const evidence = new GatewayEvidence({ ...kernel, log: runLog, inbox, onSettled: (id) => runs.lookAt(id) });
   feed.onCall((event) => evidence.hear(event));
 
+  const insideDoor = new InsideDoor({
+    state,
+    log: runLog,
+    logger: log,
+    guestOf: (id) => machines.get(id)?.guest,
+  });
+  runs.beforeStarted((_run, sandboxId, signal) => insideDoor.prepare(sandboxId, signal));
   // From here on the gateway knows whose calls to models these are.
   runs.beforeStarted(async ({ id: run, spec: { agent, project } }, sandboxId) => {
     await gatewayService.setCaller(sandboxId, { run, agent, ...(project === undefined ? {} : { project }) });
@@ -325,6 +333,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     exec,
     runs,
     runLog,
+    insideDoor,
     inside: new InsideService({
       ...kernel,
       log: runLog,

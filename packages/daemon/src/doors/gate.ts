@@ -22,8 +22,11 @@ export interface GateOptions {
   readonly projectOfRun: (runId: string) => Promise<string | undefined>;
 }
 
-/** Where a call comes from. The socket of the home is root's alone, so strangers cannot use up what it may do. */
-export type Origin = 'network' | 'home';
+/**
+ * Where a call comes from. The socket of the home is root's alone, and that of a sandbox its own: strangers elsewhere cannot use up what
+ * these may do.
+ */
+export type Origin = 'network' | 'home' | 'inside';
 
 /** What a caller shows. */
 export interface Shown {

@@ -14,6 +14,7 @@ import type { TokenRecord } from '../db/token-table.ts';
 import type { ExecService } from '../inside/exec-service.ts';
 import { type GuestAccess, withGuest } from '../inside/guest-access.ts';
 import { toProcessRequest } from '../inside/process-request.ts';
+import { helperDirectory, runSocket } from './inside-door.ts';
 import type { RunLog } from './run-log.ts';
 
 export interface RunSetupParts {
@@ -48,6 +49,8 @@ export const markerVariable = 'COPPICE_RUN_ID';
 /** Whose sandbox it is. */
 const runLabel = 'coppice.run';
 const cloneMs = 1_800_000;
+/** Behind what the image and the caller say: it takes the place of no program. */
+const reachHelper = `export PATH="$PATH:${helperDirectory}"; `;
 
 /** Which job is the agent of which attempt: a daemon that died between starting it and writing that down finds it again. */
 const markerOf = (run: RunRecord): string => `${run.id}#${run.attempt}`;
@@ -159,12 +162,13 @@ export class RunSetup {
         typeof launch.command === 'string' ? [launch.command] : ['exec "$@"', ...launch.command];
       return lease.guest.startJob({
         ...toProcessRequest(lease, {
-          command: ['/bin/sh', '-c', script!, markerOf(run), ...words],
+          command: ['/bin/sh', '-c', `${reachHelper}${script}`, markerOf(run), ...words],
           env: {
             ...launch.env,
             ...run.spec.env,
             [markerVariable]: run.id,
             COPPICE_RUN_TOKEN: secret,
+            COPPICE_RUN_SOCKET: runSocket,
           },
           ...(cwd === undefined ? {} : { cwd }),
         }),

@@ -270,6 +270,16 @@ export class GuestClient implements Guest {
     return new RemoteStream(channel);
   }
 
+  async listen(socketPath: string, helperPath: string): Promise<void> {
+    await this.#do(operation.listen, this.#path(socketPath).string(helperPath, 'the path'));
+  }
+
+  async accept(): Promise<ByteStream> {
+    const channel = this.#open(operation.accept, new BodyWriter().finish(), {});
+    await channel.replied;
+    return new RemoteStream(channel);
+  }
+
   async setHostname(hostname: string, { timeoutMs = nameTimeoutMs } = {}): Promise<void> {
     const body = new BodyWriter().string(hostname, 'the hostname');
     await inTime(this.#do(operation.hostname, body), timeoutMs);

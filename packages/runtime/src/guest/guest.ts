@@ -225,6 +225,13 @@ export interface Guest {
 
   /** Connects to a TCP port on the sandbox's own loopback. */
   dial(port: number): Promise<ByteStream>;
+  /**
+   * Opens a socket through which programs inside reach whoever accepts, and puts a program at the other path that speaks over it. May be
+   * repeated.
+   */
+  listen(socketPath: string, helperPath: string): Promise<void>;
+  /** The next program that connects to that socket; waits for one. */
+  accept(): Promise<ByteStream>;
 
   /** The daemon waits for this and the next one before it tells of a sandbox: an agent that does not answer in time fails. */
   setHostname(hostname: string, options?: { readonly timeoutMs?: number }): Promise<void>;

@@ -53,6 +53,8 @@ export const operation = {
   writeStretches: 28,
   jobInput: 29,
   jobSweep: 30,
+  listen: 31,
+  accept: 32,
 } as const;
 
 export type Operation = (typeof operation)[keyof typeof operation];

@@ -24,7 +24,7 @@ export interface HttpServerOptions {
   readonly gate: Gate;
   readonly calls: Calls;
   readonly hostCheck: HostCheck;
-  /** Of the port, which strangers can reach, and of the socket in the home. */
+  /** Of the port, which strangers can reach, of the socket in the home, and of those in sandboxes. */
   readonly connections: Readonly<Record<Origin, Connections>>;
   /** Told of every failure that was not foreseen. */
   readonly onInternalError: (error: unknown, where: string) => void;
@@ -194,7 +194,12 @@ export class HttpServer {
     const { url, config } = request.routeOptions;
     if (url !== undefined) this.#templates.set(request.raw, url);
     hostCheck.check(request.headers.host, request.headers.origin);
-    const origin = connections.home.had(request.raw.socket) ? 'home' : 'network';
+    const { socket } = request.raw;
+    const origin = connections.home.had(socket)
+      ? 'home'
+      : connections.inside.had(socket)
+        ? 'inside'
+        : 'network';
     const elsewhere = this.#pages?.has(request) ? 'page' : 'none';
     const entry = request.is404 ? elsewhere : config.door?.entry;
     if (entry === undefined) throw new Error(`the route ${url} does not say who may call it`);
