@@ -46,3 +46,19 @@ const significant = (key: string, value: unknown): unknown =>
 
 export const writeResults = (results: BenchResults, file: string = resultsFile): void =>
   writeFileSync(file, `${JSON.stringify(results, significant, 2)}\n`);
+
+/**
+ * What was measured now beside what was measured before, in the order of `now`: each target keeps its newest finding, so that a run that
+ * leaves out a slow peer does not lose what was found for it.
+ */
+export const mergeRows = (before: readonly RowResult[], now: readonly RowResult[]): RowResult[] =>
+  now.map((row) => {
+    const earlier = before.find(({ name }) => name === row.name);
+    if (!earlier) return row;
+    const isNew = ({ against }: TargetResult): boolean =>
+      !row.results.some((result) => result.against === against);
+    const results = [...row.results, ...earlier.results.filter(isNew)];
+    return results.length > 0
+      ? { ...row, not_measured: null, results }
+      : { ...row, not_measured: earlier.not_measured };
+  });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describeMachine } from '../harness/machine.ts';
 import { writePlot } from '../harness/plot.ts';
-import { type RowResult, readResults, writeResults } from '../harness/results.ts';
+import { mergeRows, type RowResult, readResults, writeResults } from '../harness/results.ts';
 import { type Finding, medianRatio } from '../harness/row.ts';
 import { resultTable } from '../harness/table.ts';
 import { isKept } from '../harness/target.ts';
@@ -137,12 +137,6 @@ const rows: RowResult[] = jvsRows.map(({ name, title, targets }) => {
   });
   return { name, title, seconds: 0, not_measured: results.length > 0 ? null : 'not asked for', results };
 });
-/** What was measured now, in the order of all rows, beside what was measured before. */
-function merged(before: readonly RowResult[]): RowResult[] {
-  return rows.map((row) =>
-    row.not_measured === null ? row : (before.find(({ name }) => name === row.name) ?? row),
-  );
-}
 console.log(
   `\n${resultTable(rows.filter(({ not_measured }) => not_measured === null))}\n\n${seconds.toFixed(0)} seconds`,
 );
@@ -152,7 +146,7 @@ const whole =
 const earlier = values.keep ? readResults(file) : undefined;
 const results = whole
   ? { measured_at: new Date().toISOString(), machine, rows }
-  : earlier && { ...earlier, rows: merged(earlier.rows) };
+  : earlier && { ...earlier, rows: mergeRows(earlier.rows, rows) };
 if (results) {
   writeResults(results, file);
   writePlot(results, join(import.meta.dirname, 'results.svg'));

@@ -52,6 +52,8 @@ void kill_point(const char *name);
 
 void write_all(int fd, const void *data, size_t len, const char *path);
 int64_t now_ns(void);
+/* The end of a noun after a number: "1 file", "2 files". */
+#define PLURAL(count) ((count) == 1 ? "" : "s")
 
 /* A map from 64-bit pairs to a pointer: hard links by device and inode, restored files by inode. */
 struct map_slot {

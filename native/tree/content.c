@@ -254,6 +254,14 @@ static void dig_holes(int fd, uint64_t size, struct content_memory *memory, cons
   }
 }
 
+static uint64_t hash_small(int fd, size_t size, struct content_memory *memory, const char *path, uint8_t hash[HASH_LEN]) {
+  /* One more byte shows a file that is longer than it was. */
+  const size_t got = read_some(fd, memory->bytes, size + 1, 0, path);
+  blake3_hash(memory->bytes, got, hash);
+  progress_add(0, got);
+  return got;
+}
+
 static void give_large(int from, int fd, const char *path, struct content_memory *memory, uint8_t hash[HASH_LEN], uint64_t *size) {
   if (ioctl(fd, FICLONE, from) == 0) *size = hash_file(fd, nowhere, memory, path, hash);
   else *size = hash_file(from, (struct copy){fd, false}, memory, path, hash);
@@ -308,11 +316,7 @@ void content_compare(struct near_below *near, int tree, const struct record *rec
   if (fd < 0) die("corrupt", "the stored content of %s is missing", path);
   uint64_t size;
   if (record->size > LARGE_FILE) size = hash_file(fd, nowhere, memory, path, hash);
-  else {
-    size = read_some(fd, memory->bytes, (size_t)record->size + 1, 0, path);
-    blake3_hash(memory->bytes, size, hash);
-    progress_add(0, size);
-  }
+  else size = hash_small(fd, (size_t)record->size, memory, path, hash);
   close(fd);
   refuse_other(record, size, hash, path);
 }

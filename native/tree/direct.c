@@ -171,7 +171,7 @@ static void do_snapshot(const struct request *request, const char *worktree) {
   buf_text(&out, colour ? "\033[33m%.8s\033[0m %s  " : "%.8s %s  ", taken.id, when);
   if (*request->word) buf_text(&out, " %s", request->word);
   for (size_t i = 0; i < request->tag_count; i++) buf_text(&out, " [%s]", request->tags[i]);
-  buf_text(&out, "\n  %" PRIu64 " files, ", taken.files);
+  buf_text(&out, "\n  %" PRIu64 " file%s, ", taken.files, PLURAL(taken.files));
   say_size(&out, taken.bytes);
   buf_text(&out, "; ");
   say_size(&out, taken.new_bytes);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <linux/btrfs.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
@@ -65,6 +66,12 @@ bool is_subvolume(const char *path) {
   struct stat stat;
   return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_ino == SUBVOLUME_ROOT_INO &&
          strcmp(filesystem_name(path), "btrfs") == 0;
+}
+
+void sync_filesystem(const char *directory) {
+  const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || syncfs(fd) != 0) die_errno("sync", directory);
+  close(fd);
 }
 
 /* The directory that holds `path`, opened; the last name goes to `name`. */
@@ -164,6 +171,35 @@ void remove_tree(const char *path) {
   if (fd < 0) die_errno("remove", path);
   empty_directory(fd, path);
   if (rmdir(path) != 0) die_errno("remove", path);
+}
+
+/* The time of the directory that holds `path`; false: it cannot be told. */
+static bool time_above(const char *path, char folder[PATH_MAX], struct timespec times[2]) {
+  struct stat found;
+  const char *slash = strrchr(path, '/');
+  if (!slash || slash - path >= PATH_MAX) return false;
+  memcpy(folder, path, (size_t)(slash - path));
+  folder[slash - path] = 0;
+  if (stat(folder, &found) != 0) return false;
+  times[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
+  times[1] = found.st_mtim;
+  return true;
+}
+
+void remove_unseen(const char *path) {
+  char folder[PATH_MAX];
+  struct timespec times[2];
+  const bool known = access(path, F_OK) == 0 && time_above(path, folder, times);
+  remove_tree(path);
+  if (known && utimensat(AT_FDCWD, folder, times, 0) != 0) die_errno("set the time of", folder);
+}
+
+bool make_unseen(const char *path) {
+  char folder[PATH_MAX];
+  struct timespec times[2];
+  if (!time_above(path, folder, times) || mkdir(path, 0700) != 0) return false;
+  if (utimensat(AT_FDCWD, folder, times, 0) != 0) die_errno("set the time of", folder);
+  return true;
 }
 
 void copy_file(const char *from, const char *to) {

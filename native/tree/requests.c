@@ -331,7 +331,7 @@ static void do_simple(void) {
     make_payload(payload_of(need("worktree")), (unsigned)strtoul(need("mode"), NULL, 8));
   } else if (strcmp(name, "drop") == 0) end_of_now();
   else if (strcmp(name, "subvolume-create") == 0) subvolume_create(need("path"));
-  else if (strcmp(name, "remove") == 0) remove_tree(need("path"));
+  else if (strcmp(name, "remove") == 0) remove_unseen(need("path"));
   else if (strcmp(name, "punch") == 0)
     punch(need("path"), strtoull(need("offset"), NULL, 10), strtoull(need("len"), NULL, 10), yes("erase"));
   else die("internal", "unknown request: %s", name);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,30 +13,37 @@
 
 #include "below.h"
 #include "content.h"
+#include "jobs.h"
 #include "listing.h"
 #include "restore-work.h"
 #include "shut.h"
 #include "special.h"
 #include "xattrs.h"
 
-void move_aside(struct work *work, int dir, const char *name) {
+/* An entry that is called `staged` in the directory `from` and belongs to the name `name` in `dir`. */
+static void move_away(struct work *work, int from, const char *staged, int dir, const char *name) {
   if (mkdir(work->options->kept, 0700) != 0 && errno != EEXIST) die_errno("create", work->options->kept);
   const int kept = open(work->options->kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (kept < 0) die_errno("open", work->options->kept);
   char to[32];
   snprintf(to, sizeof to, "%llu", (unsigned long long)work->result->moved_aside++);
-  if (renameat(dir, name, kept, to) != 0) {
+  if (renameat(from, staged, kept, to) != 0) {
     if (errno != EXDEV) die_errno("move aside", here(work));
     /* The name contains the id of this restore, because a file that an earlier restore kept may still be there. */
     char beside[300];
     const bool cut = strlen(name) > 200; /* two long names could be cut to the same one */
     snprintf(beside, sizeof beside, "%.*s%s%s.kept-by-restore-%.32s", cut ? 180 : 200, name, cut ? "~" : "", cut ? to : "",
              strrchr(work->options->kept, '/') + 1);
-    if (renameat(dir, name, dir, beside) != 0) die_errno("move aside", here(work));
+    if (renameat(from, staged, dir, beside) != 0) die_errno("move aside", here(work));
     (void)rmdir(work->options->kept);
   }
   close(kept);
 }
+
+/* A thread is woken for so many files. */
+#define WORTH_THREADS 4
+
+void move_aside(struct work *work, int dir, const char *name) { move_away(work, dir, name, dir, name); }
 
 /* Whether a hard link still is one to the same file. The file itself is checked under its first name. */
 static bool is_still_linked(struct work *work, const struct item *now, const struct entry *seen) {
@@ -159,7 +167,7 @@ static void copy_bytes(int from, int to, const char *path) {
     off_t data = lseek(from, at, SEEK_DATA);
     if (data < 0) break;
     at = data;
-    static uint8_t piece[256 * 1024];
+    static _Thread_local uint8_t piece[64 * 1024];
     const ssize_t got = pread(from, piece, sizeof piece, at);
     if (got < 0) die_errno("read", path);
     if (got == 0) break;
@@ -199,26 +207,91 @@ static uint64_t clone_into(struct work *work, int from, struct spot *spot, const
  */
 static bool exchange_into(struct work *work, int from, const char *staged, int dir, const char *name, const struct entry *old) {
   if (renameat2(from, staged, dir, name, RENAME_EXCHANGE) != 0) return false;
-  if (changed_meanwhile(work, from, staged, old)) move_aside(work, from, staged);
+  if (changed_meanwhile(work, from, staged, old)) move_away(work, from, staged, dir, name);
   return true;
+}
+
+static void note_written(struct work *work, const struct staged *staged) {
+  struct written *written = must_alloc(sizeof *written);
+  memcpy(written->hash, staged->record.hash, HASH_LEN);
+  written->size = staged->record.size;
+  written->mtime_ns = staged->record.mtime_ns;
+  written->has_xattrs = staged->record.xattr_len > 0;
+  *map_at(&work->result->files, staged->ino, 1) = written;
+}
+
+struct clone_job {
+  struct work *work;
+  struct spot *spot;
+  int from; /* the directory in the stored tree */
+};
+
+/* Makes one file anew in the staging directory, and moves it over the old one. */
+static void place_clone(void *context, size_t at, struct content_memory *memory) {
+  (void)memory;
+  static pthread_mutex_t checking = PTHREAD_MUTEX_INITIALIZER;
+  struct clone_job *job = context;
+  struct work *work = job->work;
+  const struct placing *placing = &work->placing[at];
+  struct staged *staged = placing->staged;
+  char name[256], staged_name[32];
+  struct stat stat;
+  memcpy(name, placing->new.name, staged->record.name_len);
+  name[staged->record.name_len] = 0;
+  snprintf(staged_name, sizeof staged_name, "%zu", placing->number);
+  const int from = openat(job->from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (from < 0) die_errno("open the new content of", staged->path);
+  const int to = openat(work->staging, staged_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, staged->record.mode & 0777);
+  if (to < 0) die_errno("create", staged->path);
+  if (staged->record.size) copy_bytes(from, to, staged->path);
+  metadata_of_new(to, work->staging, staged_name, &staged->record, staged->xattrs, staged->path, &work->result->refused, &stat);
+  close(from);
+  close(to);
+  staged->ino = stat.st_ino;
+  pthread_mutex_lock(&checking);
+  if (placing->had_old && changed_meanwhile(work, job->spot->fd, name, &placing->old)) move_aside(work, job->spot->fd, name);
+  pthread_mutex_unlock(&checking);
+  if (rename_into(work, work->staging, staged_name, job->spot->fd, name)) return;
+  /* A subvolume inside the worktree: nothing can be renamed into it. */
+  struct spot other = *job->spot;
+  staged->ino = clone_into(work, openat(work->staging, staged_name, O_RDONLY | O_CLOEXEC), &other, name, &placing->new);
+  unlinkat(work->staging, staged_name, 0);
+}
+
+void place_clones(struct work *work, struct spot *spot) {
+  if (!work->placing_count) return;
+  const char *name;
+  struct clone_job job = {work, spot, near_below(&work->near, work->tree, work->placing[0].staged->path, &name)};
+  if (job.from < 0) die_errno("open the stored directory of", work->placing[0].staged->path);
+  jobs_run(place_clone, &job, work->placing_count, work->placing_count >= WORTH_THREADS);
+  for (size_t i = 0; i < work->placing_count; i++) note_written(work, work->placing[i].staged);
+  work->placing_count = 0;
+}
+
+static void place_later(struct work *work, struct staged *staged, const struct entry *new, const struct entry *old) {
+  if (work->placing_count == work->placing_cap) {
+    work->placing_cap = work->placing_cap ? work->placing_cap * 2 : 64;
+    work->placing = must_realloc(work->placing, work->placing_cap * sizeof *work->placing);
+  }
+  struct placing *placing = &work->placing[work->placing_count++];
+  *placing = (struct placing){.staged = staged, .number = (size_t)(staged - work->staged), .new = *new, .had_old = old};
+  if (old) placing->old = *old;
 }
 
 void place_file(struct work *work, struct spot *spot, const char *name, const struct entry *entry, const struct entry *old) {
   char staged_name[32];
   int dir;
   struct staged *staged = stage_next(work, &dir, staged_name);
+  if (work->clones && !work->across) {
+    place_later(work, staged, entry, old);
+    return;
+  }
   const bool exchanged = old && !work->across && exchange_into(work, dir, staged_name, spot->fd, name, old);
   if (!exchanged && old && changed_meanwhile(work, spot->fd, name, old)) move_aside(work, spot->fd, name);
   if (work->clones) staged->ino = clone_into(work, content_open(&work->near, work->tree, staged->path), spot, name, entry);
   else if (work->across || (!exchanged && !rename_into(work, dir, staged_name, spot->fd, name))) {
-    work->across = true;
     staged->ino = clone_into(work, open_own(dir, staged_name, O_RDONLY | O_CLOEXEC), spot, name, entry);
     unlinkat(dir, staged_name, 0);
   }
-  struct written *written = must_alloc(sizeof *written);
-  memcpy(written->hash, entry->record->hash, HASH_LEN);
-  written->size = entry->record->size;
-  written->mtime_ns = entry->record->mtime_ns;
-  written->has_xattrs = entry->record->xattr_len > 0;
-  *map_at(&work->result->files, staged->ino, 1) = written;
+  note_written(work, staged);
 }

@@ -9,6 +9,7 @@
 
 #include "jobs.h"
 #include "restore-work.h"
+#include "retire.h"
 
 /* One thread writes a group, into a directory of its own: threads do not wait for each other, and small directories are quick. */
 #define GROUP 64
@@ -84,11 +85,18 @@ void stage_all(struct work *work) {
     die_errno("sync", work->options->staging);
 }
 
+/* `next` is the first file of the next group, or one more than the last file. */
+static void leave_group(struct work *work, size_t next) {
+  if (work->group < 0) return;
+  close(work->group);
+  retire(work->options->staging, (next - 1) / GROUP, (next - 1) / GROUP * GROUP, next);
+}
+
 struct staged *stage_next(struct work *work, int *dir, char name[32]) {
   const size_t at = work->next_staged++;
   snprintf(name, 32, "%zu", at);
   if (!work->clones && (work->group < 0 || at % GROUP == 0)) {
-    if (work->group >= 0) close(work->group);
+    leave_group(work, at);
     work->group = open_group(work, at / GROUP, false);
   }
   *dir = work->group;
@@ -96,7 +104,7 @@ struct staged *stage_next(struct work *work, int *dir, char name[32]) {
 }
 
 void stage_forget(struct work *work) {
-  if (work->group >= 0) close(work->group);
+  leave_group(work, work->next_staged);
   for (size_t i = 0; i < work->staged_count; i++) {
     free(work->staged[i].path);
     free(work->staged[i].xattrs);

@@ -14,18 +14,28 @@ struct staged {
   uint64_t ino;
 };
 
+/* A file that is cloned into the worktree together with others of its directory. */
+struct placing {
+  struct staged *staged;
+  size_t number; /* of `staged` */
+  struct entry new, old;
+  bool had_old;
+};
+
 struct work {
   struct store *store;
   const struct restore_options *options;
   struct restore_result *result;
   bool applying;
-  bool across; /* nothing can be renamed from the staging directory: another subvolume, or a mount inside */
+  bool across; /* nothing can be renamed from the staging directory, which is on another filesystem or subvolume */
   bool clones; /* files come straight from the stored tree, which shares its blocks with them */
   int staging, tree, root;
   struct near_below near; /* in the stored tree */
   struct staged *staged;
   size_t staged_count, staged_cap, next_staged;
-  int group;           /* the part of the staging directory that holds the next file; -1: not opened yet */
+  int group; /* the part of the staging directory that holds the next file; -1: not opened yet */
+  struct placing *placing;
+  size_t placing_count, placing_cap;
   struct map replaced; /* paths of files that are new inodes: hard links to them are made anew */
   struct map linked;   /* files with several names of which the first had its turn */
   struct buf path;
@@ -67,6 +77,8 @@ void close_again(struct work *work, int dir, const char *name, int mode);
 void remove_entry(struct work *work, int dir, const struct entry *entry, struct location at);
 /* `old` is the file that the scan saw there, NULL where there was none or it is gone by now. */
 void place_file(struct work *work, struct spot *spot, const char *name, const struct entry *entry, const struct entry *old);
+/* Files of one directory are cloned together, by several threads: it returns when all that were named so far are in place. */
+void place_clones(struct work *work, struct spot *spot);
 void place_special(struct work *work, int dir, const char *name, const struct entry *entry);
 
 #endif

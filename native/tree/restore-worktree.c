@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "places.h"
+#include "retire.h"
 
 struct target {
   char id[ID_LEN + 1], hash[65];
@@ -94,31 +94,29 @@ static void add_paths(struct buf *out, const struct selection *paths) {
   if (paths->count) buf_text(out, "]");
 }
 
-/* Without this, a power cut after the answer could lose parts of what was restored. */
-static void sync_worktree(const char *worktree) {
-  const char *payload = payload_of(worktree);
-  const int fd = open(payload, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || syncfs(fd) != 0) die_errno("sync", payload);
-  close(fd);
+static uint64_t device_of(const char *path) {
+  struct stat found;
+  if (stat(path, &found) != 0) die_errno("stat", path);
+  return found.st_dev;
 }
 
-/* The files that were replaced are removed while the disk is waited for. */
-static pthread_t remover;
-
-static void *remove_staging(void *path) {
-  remove_tree(path);
-  return NULL;
+/*
+ * Makes the directory in which new files are written before they take their places, on the filesystem of the worktree: it may be a
+ * subvolume or a mount of its own, into which nothing can be renamed from .jvs. Where the worktree may not be changed yet, it is in .jvs all
+ * the same, and the new files are copied.
+ */
+static char *make_staging(const char *payload, const char *operation, bool *inside) {
+  const char *temporary = path_of("%s/tmp", session.control);
+  char *staging = path_of("%s/" STAGING_PREFIX "%s", payload, operation);
+  *inside = device_of(payload) != device_of(temporary) && make_unseen(making(staging));
+  if (*inside) return staging;
+  staging = making(path_of("%s/restore-%s", temporary, operation));
+  if (mkdir(staging, 0700) != 0) die_errno("create", staging);
+  return staging;
 }
-
-static void remove_aside(char *staging) {
-  if (pthread_create(&remover, NULL, remove_staging, staging) != 0) die("limit_reached", "no more threads");
-}
-
-static void remove_settle(void) { pthread_join(remover, NULL); }
 
 static void append_restore(const struct restore_request *request, const struct target *target, const char *hash) {
   const char *worktree = request->worktree;
-  if (!request->loose) sync_worktree(worktree);
   struct buf data = {0};
   buf_text(&data, "{\"worktree\":\"%s\",\"snapshot_id\":\"%s\",\"root_hash\":\"%s\",\"paths\":", worktree, target->id, hash);
   add_paths(&data, &target->paths);
@@ -129,17 +127,24 @@ static void append_restore(const struct restore_request *request, const struct t
 }
 
 void tell_refused(const struct refused *refused) {
-  if (refused->owners) notice("the owners of %" PRIu64 " entries could not be restored: that takes root", refused->owners);
+  if (refused->owners)
+    notice("only root can restore owners: %" PRIu64 " entr%s another one now", refused->owners,
+           refused->owners == 1 ? "y has" : "ies have");
   if (refused->attributes)
-    notice("%" PRIu64 " extended attributes could not be restored on this filesystem or by this user", refused->attributes);
+    notice("%" PRIu64 " extended attribute%s could not be restored on this filesystem or by this user", refused->attributes,
+           PLURAL(refused->attributes));
 }
 
 static void tell(const struct restore_result *restored, const char *kept, const char *operation) {
   tell_refused(&restored->refused);
   if (!restored->moved_aside) return;
-  const bool moved = access(kept, F_OK) == 0;
-  notice("%" PRIu64 " ignored or just changed entries stood in the way and are now %s%s", restored->moved_aside,
-         moved ? "in " : "beside, with their names ending in .kept-by-restore-", moved ? kept : operation);
+  const bool one = restored->moved_aside == 1;
+  const char *what = one ? "entry that was ignored or had just changed was in the way and is"
+                         : "entries that were ignored or had just changed were in the way and are";
+  if (access(kept, F_OK) == 0) notice("%" PRIu64 " %s now in %s", restored->moved_aside, what, kept);
+  else
+    notice("%" PRIu64 " %s now in the same directory, with %s ending in .kept-by-restore-%s", restored->moved_aside, what,
+           one ? "a name" : "names", operation);
 }
 
 static void apply_target(const struct restore_request *request, const struct target *target, const struct root *from,
@@ -160,16 +165,17 @@ static void apply_target(const struct restore_request *request, const struct tar
   buf_text(&intent, "}");
   write_intent(operation, &intent);
   free(intent.data);
-  char *staging = making(path_of("%s/tmp/restore-%s", session.control, operation));
   char *new_index = making(path_of("%s/tmp/%s.index", session.control, operation));
   char *pack_path = making(path_of("%s/tmp/%016" PRIx64 ".pack", session.control, pack));
-  if (mkdir(staging, 0700) != 0) die_errno("create", staging);
+  bool inside;
+  const char *payload = payload_of(request->worktree), *staging = make_staging(payload, operation, &inside);
   kill_point("restore-intent");
   struct store store;
   store_open(&store, session.control);
   store_begin_pack(&store, pack, true);
-  const struct restore_options options = {.directory = payload_of(request->worktree),
+  const struct restore_options options = {.directory = payload,
                                           .staging = staging,
+                                          .staged_inside = inside,
                                           .kept = path_of("%s/kept/%s", session.control, operation),
                                           .tree = target->whole_tree ? path_of("%s/trees/%s", session.control, target->id) : NULL,
                                           .from = *from,
@@ -184,12 +190,12 @@ static void apply_target(const struct restore_request *request, const struct tar
   close(store.dir);
   free(found.nested);
   kill_point("restore-done");
-  remove_aside(staging);
   /* From now on the snapshot counts as saved. Files that are no longer ignored are not part of it, so that the next restore keeps them.
      Owners and attributes that could not be restored do not count as changes. */
   hash_text(&found.root, hash);
   append_restore(request, target, partial || restored->refused.owners || restored->refused.attributes ? hash : target->hash);
-  remove_settle();
+  retire_settle();
+  remove_tree(staging);
   kill_point("restore-committed");
   if (!partial && found.index_changed && rename(new_index, index) != 0) die_errno("replace", index);
   tell(restored, options.kept, operation);
@@ -207,8 +213,10 @@ void restore_worktree(const struct restore_request *request, struct taken *saved
   hash_text(&from, hash);
   read_basis(index_of(request->worktree), basis);
   /* Nothing differs and the index belongs to this snapshot: only the log needs a line. */
-  if (!target.paths.count && strcmp(hash, target.hash) == 0 && strcmp(basis, target.id) == 0) append_restore(request, &target, target.hash);
-  else apply_target(request, &target, &from, restored);
+  if (!target.paths.count && strcmp(hash, target.hash) == 0 && strcmp(basis, target.id) == 0) {
+    if (!request->loose) sync_filesystem(payload_of(request->worktree));
+    append_restore(request, &target, target.hash);
+  } else apply_target(request, &target, &from, restored);
   workspace_touched = false;
   end_of_now();
   if (!request->only.count) free(target.paths.paths);

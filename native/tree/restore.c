@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "places.h"
 #include "restore-work.h"
+#include "retire.h"
 #include "stuck.h"
 #include "xattrs.h"
 
@@ -184,10 +187,16 @@ static void replace(struct work *work, struct spot *spot, const struct change *c
     else if (old ? changed_meanwhile(work, spot->fd, change->name, old) : fstatat(spot->fd, change->name, &found, AT_SYMLINK_NOFOLLOW) == 0)
       move_aside(work, spot->fd, change->name);
     if (new->record->type == 'f') place_file(work, spot, change->name, new, NULL);
-    else place_special(work, spot->fd, change->name, new);
+    else {
+      /* It may be a hard link to one of these files. */
+      place_clones(work, spot);
+      place_special(work, spot->fd, change->name, new);
+    }
   }
   work->result->written++;
-  if (work->result->written == 1) kill_point("restore-first");
+  if (work->result->written > 1) return;
+  place_clones(work, spot);
+  kill_point("restore-first");
 }
 
 /* Answers whether the directory that holds this name was changed. */
@@ -245,6 +254,7 @@ static bool descend_kind(struct work *work, struct spot *spot, struct pair *pair
     if (order <= 0) cursor_next(&from);
     if (order >= 0) cursor_next(&to);
   }
+  place_clones(work, spot);
   return touched;
 }
 
@@ -285,7 +295,7 @@ static void open_places(struct work *work) {
   work->tree = open(options->tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (work->tree < 0 && errno == EACCES) die_errno("open", options->tree);
   if (work->tree < 0) die("corrupt", "the stored tree %s is missing", options->tree);
-  work->clones = work->across;
+  work->clones = work->across || options->staged_inside;
 }
 
 static void apply(struct store *store, const struct restore_options *options, struct restore_result *result) {
@@ -312,10 +322,19 @@ static void apply(struct store *store, const struct restore_options *options, st
   stage_forget(&work);
   free(work.replaced.slots);
   free(work.linked.slots);
+  free(work.placing);
   free(work.path.data);
   if (work.tree >= 0) close(work.tree);
   close(work.staging);
   close(work.root);
+  if (!options->staged_inside) return;
+  retire_settle();
+  remove_unseen(options->staging);
+}
+
+static void *sync_directory(void *path) {
+  sync_filesystem(path);
+  return NULL;
 }
 
 void restore(struct store *store, const struct restore_options *options, const struct scan_options *again, struct restore_result *result,
@@ -328,7 +347,12 @@ void restore(struct store *store, const struct restore_options *options, const s
   after.no_xattrs_refused = !result->refused.attributes;
   /* A restore of some paths leaves a tree that no snapshot holds; then there are no places to prefer. */
   if (!options->selection.count) after.prefer = &options->to;
+  /* The disk is waited for meanwhile. The index that the scan writes need not be there after a power cut: it has a checksum. */
+  pthread_t syncing;
+  if (options->durable && pthread_create(&syncing, NULL, sync_directory, (void *)options->directory) != 0)
+    die("limit_reached", "no more threads");
   scan(store, &after, found);
+  if (options->durable) pthread_join(syncing, NULL);
   for (size_t i = 0; i < result->files.cap; i++) free(result->files.slots[i].value);
   free(result->files.slots);
   free(result->touched.slots);

@@ -7,13 +7,14 @@
 
 struct restore_options {
   const char *directory;
-  const char *staging; /* an empty directory on the same filesystem */
+  const char *staging; /* an empty directory; on the same filesystem where that is possible */
+  bool staged_inside;  /* it is in `directory`, and removed before the scan */
   const char *kept;    /* where ignored files go that stand in the way; made when needed, or left out where they cannot be moved there */
   const char *tree;    /* the snapshot as a whole directory, or NULL */
   struct root from;    /* what the directory holds now */
   struct root to;
   struct selection selection;
-  bool durable; /* new content is on the disk before the first file is replaced */
+  bool durable; /* new content is on the disk before the first file is replaced, and everything when this returns */
 };
 
 struct restore_result {

@@ -183,7 +183,7 @@ void undo(void) {
   end_of_now();
   sweep_temporaries();
   /* A change that was begun in a worktree is finished by the next command, which needs the intent: keep it. */
-  while (made_count > (workspace_touched ? 1 : 0)) remove_tree(made[--made_count]);
+  while (made_count > (workspace_touched ? 1 : 0)) remove_unseen(made[--made_count]);
 }
 
 void write_intent(const char *id, const struct buf *intent) {

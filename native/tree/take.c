@@ -164,7 +164,8 @@ static void take_files(struct taking *taking) {
   options.keep = true;
   scan(&taking->store, &options, &taking->found);
   if (taking->store.reflinks_refused)
-    notice("%" PRIu64 " files could not share their blocks and were copied", taking->store.reflinks_refused);
+    notice("%" PRIu64 " file%s could not share blocks with the store, so the store has a copy", taking->store.reflinks_refused,
+           PLURAL(taking->store.reflinks_refused));
 }
 
 static void record_of(const struct taking *taking, struct buf *out) {
@@ -279,7 +280,8 @@ void take(const struct take_request *request, struct taken *taken) {
     drop(&taking);
     return;
   }
-  if (taking.found.sockets) notice("%" PRIu64 " sockets were left out: they mean nothing without their process", taking.found.sockets);
+  if (taking.found.sockets)
+    notice("left out %" PRIu64 " socket%s: a socket works only while its process runs", taking.found.sockets, PLURAL(taking.found.sockets));
   commit("snapshot", &data, true);
   free(data.data);
   kill_point("snapshot-committed");

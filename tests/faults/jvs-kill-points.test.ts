@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { appendFile, cp, mkdir, rm, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -179,7 +179,7 @@ describe('a command that is killed', () => {
       await killed(point, ['gc', 'run'], cwd);
       const said = await nextCommand(cwd);
       const begun = point !== 'gc-begin';
-      if (begun) expect(said).toMatch(/recovered: a collection that was cut off has been finished/);
+      if (begun) expect(said).toMatch(/recovered: finished a collection that was cut off/);
       expect(await notes(cwd)).toEqual(begun ? ['two'] : ['two', 'one']);
       await jvs.ok(['restore', 'two', '--discard'], { cwd });
       expect(await jvs.ok(['diff', 'two'], { cwd })).toBe('');
@@ -222,7 +222,17 @@ describe('a command that is killed', () => {
 });
 
 describe('a command that is killed on btrfs', whereMounts('btrfs'), () => {
-  const points = ['snapshot-subvolume', 'scan-stored', 'snapshot-committed', 'restore-first', 'fork-filled'];
+  const points = [
+    'snapshot-subvolume',
+    'scan-stored',
+    'snapshot-committed',
+    'restore-intent',
+    'restore-staged',
+    'restore-first',
+    'restore-applied',
+    'restore-done',
+    'fork-filled',
+  ];
   test.each(points)('at %s: old or new, and said', async (point) => {
     const cwd = await prepare(btrfs?.path ?? '');
     const args = point.startsWith('restore')
@@ -230,8 +240,12 @@ describe('a command that is killed on btrfs', whereMounts('btrfs'), () => {
       : point.startsWith('fork')
         ? ['worktree', 'fork', 'one', 'side']
         : ['snapshot', 'three'];
+    const before = await digestOf(cwd);
     await killed(point, args, cwd);
     expect(await nextCommand(cwd)).toMatch(/recovered: /);
+    if (['restore-intent', 'restore-staged'].includes(point)) expect(await digestOf(cwd)).toBe(before);
+    else if (point.startsWith('restore')) expect(await jvs.ok(['diff', 'one'], { cwd })).toBe('');
+    expect((await readdir(cwd)).filter((name) => name.startsWith('.'))).toEqual([]);
     await jvs.ok(args, { cwd });
     await jvs.ok(['verify', '--all'], { cwd });
   });
@@ -240,7 +254,7 @@ describe('a command that is killed on btrfs', whereMounts('btrfs'), () => {
     const cwd = await prepare(btrfs?.path ?? '');
     await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd });
     await killed('gc-tree-removed', ['gc', 'run'], cwd);
-    expect(await nextCommand(cwd)).toMatch(/recovered: a collection/);
+    expect(await nextCommand(cwd)).toMatch(/recovered: finished a collection/);
     expect(await notes(cwd)).toEqual(['two']);
   });
 });

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rm, writeFile } from 'node:fs/promises';
+import { open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { whereMounts } from '@coppice/testkit';
@@ -139,6 +139,49 @@ describe('when the power goes', whereMounts('ext4', 'xfs', 'btrfs'), () => {
       );
       expect({ code, stderr }).toMatchObject({ code: 0 });
       expect(await readFile(join(main, names[0]!))).toEqual(fresh);
+    },
+  );
+
+  test.each([
+    ['ext4', 'copy'],
+    ['xfs', 'reflink-copy'],
+    ['btrfs', 'btrfs'],
+  ] as const)(
+    'at any moment of a restore, every file is there and whole, old or new, on %s with the engine %s',
+    async (kind, engine) => {
+      await using disk = await PowerCutDisk.create(kind, jvs.home, 512 * mebibyte);
+      await jvs.ok(['init', 'ws', '--engine', engine], { cwd: disk.path });
+      const main = join(disk.path, 'ws/main');
+      const names = Array.from({ length: 1500 }, (_, file) => `file-${file}`);
+      const old = Buffer.alloc(3000, 'old');
+      const fresh = Buffer.alloc(5000, 'new');
+      for (const name of names) await writeFile(join(main, name), fresh);
+      await jvs.ok(['snapshot', 'base'], { cwd: main });
+      await using somebody = await open(join(disk.path, 'somebody'), 'w');
+      for (let cut = 0; cut < 8; cut += 1) {
+        for (const name of names) await writeFile(join(main, name), old);
+        await jvs.bash('sync --file-system .', { cwd: main });
+        let restored = false;
+        const restoring = jvs.ok(['restore', '--discard', 'base'], { cwd: main }).finally(() => {
+          restored = true;
+        });
+        // Somebody has the disk write down what is there, again and again, until the first file is replaced and some time after.
+        while (!restored && (await stat(join(main, names[0]!))).size === old.length) await somebody.sync();
+        for (let more = Math.random() * 8; more > 0 && !restored; more -= 1) {
+          await somebody.write('x');
+          await jvs.bash('sync --file-system .', { cwd: disk.path });
+        }
+        await disk.cut(
+          async () => void (await restoring),
+          async (path) => {
+            const found = await Promise.all(
+              names.map((name) => readFile(join(path, 'ws/main', name)).catch(() => undefined)),
+            );
+            const torn = names.filter((_, file) => !found[file]?.equals(old) && !found[file]?.equals(fresh));
+            expect(torn).toEqual([]);
+          },
+        );
+      }
     },
   );
 });

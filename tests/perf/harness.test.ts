@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { interleave } from '../../bench/harness/interleave.ts';
 import { plotOf } from '../../bench/harness/plot.ts';
-import type { RowResult } from '../../bench/harness/results.ts';
+import { mergeRows, type RowResult, type TargetResult } from '../../bench/harness/results.ts';
 import { summarize } from '../../bench/harness/summary.ts';
 import { resultTable } from '../../bench/harness/table.ts';
 import { atLeast, atMost, isKept, isLost } from '../../bench/harness/target.ts';
@@ -102,6 +102,25 @@ describe('the benchmark', () => {
     const plot = plotOf({ measured_at: '2026-01-01T00:00:00Z', machine, rows: [row, absent] });
     expect(plot).toContain('exec: a &lt;pipe&gt;');
     expect(plot.match(/<rect x=/g)).toHaveLength(2);
+  });
+
+  it('keeps earlier findings of the targets that were left out this time', () => {
+    const [runc, pipe] = row.results as [TargetResult, TargetResult];
+    const again: RowResult = { ...row, results: [{ ...pipe, value: 0.4 }] };
+    const unasked: RowResult = { ...row, not_measured: 'not asked for', results: [] };
+    const added: RowResult = { ...row, name: 'new' };
+    const values = (rows: readonly RowResult[]) =>
+      rows.map(({ name, not_measured, results }) => [
+        name,
+        not_measured,
+        Object.fromEntries(results.map(({ against, value }) => [against, value])),
+      ]);
+    expect(values(mergeRows([row], [again, added]))).toEqual([
+      ['exec', null, { runc: runc.value, 'a <pipe>': 0.4 }],
+      ['new', null, { runc: runc.value, 'a <pipe>': pipe.value }],
+    ]);
+    expect(values(mergeRows([row], [unasked]))).toEqual(values([row]));
+    expect(values(mergeRows([unasked], [unasked]))).toEqual(values([unasked]));
   });
 });
 

@@ -185,7 +185,7 @@ describe('restore', () => {
     expect(stdout).toContain('"with\\x9b31m"');
     expect(await readText(join(cwd, 'local'))).toBe('stored');
     const [, kept = ''] =
-      /1 ignored or just changed entries stood in the way and are now in (\S+)/.exec(stderr) ?? [];
+      /1 entry that was ignored or had just changed was in the way and is now in (\S+)/.exec(stderr) ?? [];
     expect(await readText(join(kept, '0'))).toBe('only here');
   });
 

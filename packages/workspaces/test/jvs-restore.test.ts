@@ -56,7 +56,7 @@ describe('a restore', () => {
         },
       );
       expect(code).toBe(0);
-      expect(stderr).toMatch(/8 ignored or just changed entries stood in the way and are now/);
+      expect(stderr).toMatch(/8 entries that were ignored or had just changed were in the way and are now/);
       expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
       expect(await readFile(join(cwd, 'd/b'), 'utf8')).toBe('one d/b');
       const kept = await jvs.bash(
@@ -92,7 +92,7 @@ describe('a restore', () => {
         await writeFile(join(cwd, 'a'), `only here ${at}`);
         const { stderr } = await jvs.jvs(['restore', 'with'], { cwd });
         const [, ending = ''] =
-          /1 ignored .* are now beside, with their names ending in (\S+)/.exec(stderr) ?? [];
+          /1 entry .* is now in the same directory, with a name ending in (\S+)/.exec(stderr) ?? [];
         expect(await readFile(join(cwd, 'a'), 'utf8')).toBe('one a');
         expect(await readFile(join(cwd, `a${ending}`), 'utf8')).toBe(`only here ${at}`);
       }

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { plural } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { writeFileAtomically } from './atomic-file.ts';
 import { listIntents } from './intent.ts';
@@ -199,7 +200,7 @@ const refuseWhatChanged = (session: WorkspaceSession, plan: CollectionPlan): voi
   if (changed.length === 0) return;
   throw new CoppiceError(
     'conflict',
-    `${changed.length} snapshots of the plan ${plan.plan_id} are protected by now`,
+    `the plan ${plan.plan_id} deletes ${plural(changed.length, 'snapshot')} that a worktree, tag or pin protects now`,
     {
       hint: 'Nothing was deleted. Make a new plan with `jvs gc plan`.',
       details: { snapshots: changed },
@@ -234,6 +235,6 @@ export const finishCollection = async (session: WorkspaceSession): Promise<Colle
   const freed = await sweep(session, await requireSoundStore(session));
   await session.commit({ type: 'gc_done', data: { plan_id: plan, freed_bytes: freed } });
   rmSync(join(session.layout.plans, `${plan}.json`), { force: true });
-  session.notice(`recovered: a collection that was cut off has been finished (${freed} bytes freed)`);
+  session.notice(`recovered: finished a collection that was cut off (freed ${plural(freed, 'byte')})`);
   return { plan_id: plan, deleted: 0, freed_bytes: freed };
 };

@@ -29,8 +29,12 @@ const recoverSnapshot = async (session: WorkspaceSession, intent: Of<'snapshot'>
 };
 
 const recoverRestore = async (session: WorkspaceSession, intent: Of<'restore'>): Promise<void> => {
-  const { layout, state, notice } = session;
-  rmSync(join(layout.temporary, `restore-${intent.id}`), { recursive: true, force: true });
+  const { layout, program, state, notice } = session;
+  for (const staging of [
+    join(layout.temporary, `restore-${intent.id}`),
+    join(layout.payload(intent.worktree), `.jvs-restore-${intent.id}`),
+  ])
+    await program.request('remove', { path: staging });
   rmSync(join(layout.temporary, `${intent.id}.index`), { force: true });
   rmSync(layout.temporaryPack(intent.pack), { force: true });
   const short = shortId(intent.snapshotId);

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { plural } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { giveToOwner } from './atomic-file.ts';
 import { finishCollection } from './collect-garbage.ts';
@@ -66,12 +67,12 @@ const repairLog: Repair = async (session, done) => {
   });
   await session.refresh();
   done(
-    `rebuilt the log: ${rebuilt.kept} lines were whole, ${rebuilt.restored} snapshots were found by their packs; the old log is ${kept}`,
+    `rebuilt the log from ${plural(rebuilt.kept, 'undamaged line')} and ${plural(rebuilt.restored, 'record')} found in packs; the old log is ${kept}`,
   );
   if (rebuilt.lost === 0) return;
   throw new CoppiceError(
     'corrupt',
-    `at least ${rebuilt.lost} lines of the log are lost: restores, worktrees, tags or pins`,
+    `the log has lost at least ${plural(rebuilt.lost, 'line')}: restores, worktrees, tags or pins`,
     {
       hint: 'Look at `jvs history --all` and `jvs worktree list`. Nothing was freed; `jvs doctor --repair` frees what nothing needs.',
     },

@@ -1,3 +1,4 @@
+import { plural } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { shortId } from '../../index.ts';
 import type { JvsCommand } from '../command.ts';
@@ -34,7 +35,7 @@ export const gc: JvsCommand = {
         keepAncestors: !context.args.has('collect-ancestors'),
       });
       context.answer(plan, () => [
-        `Plan ${plan.plan_id}: ${plan.to_delete.length} snapshots to delete, about ${sizeText(plan.deletable_bytes)} to free; ${Object.keys(plan.protected).length} protected`,
+        `Plan ${plan.plan_id}: ${plural(plan.to_delete.length, 'snapshot')} to delete, about ${sizeText(plan.deletable_bytes)} to free; ${Object.keys(plan.protected).length} protected`,
         ...plan.to_delete.map((id) => `  ${shortId(id)}`),
         `Run it with: jvs gc run --plan-id ${plan.plan_id}`,
       ]);
@@ -44,7 +45,7 @@ export const gc: JvsCommand = {
       context.args.allowOnly('gc run', 'plan-id');
       const result = await workspace.runCollection(context.args.value('plan-id'));
       context.answer(result, () => [
-        `${result.deleted} snapshots deleted, ${sizeText(result.freed_bytes)} freed`,
+        `${plural(result.deleted, 'snapshot')} deleted, ${sizeText(result.freed_bytes)} freed`,
       ]);
       return 0;
     }

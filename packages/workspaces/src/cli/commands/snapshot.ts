@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { plural } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { JvsCommand } from '../command.ts';
 import type { JvsContext } from '../jvs-context.ts';
@@ -50,7 +51,7 @@ export const snapshot: JvsCommand = {
     });
     context.answer({ ...taken, warnings: context.warnings }, () => [
       snapshotLine(taken, false, context.colour),
-      `  ${taken.files} files, ${sizeText(taken.bytes)}; ${sizeText(taken.new_bytes)} new (${taken.engine})`,
+      `  ${plural(taken.files, 'file')}, ${sizeText(taken.bytes)}; ${sizeText(taken.new_bytes)} new (${taken.engine})`,
     ]);
     return 0;
   },
