@@ -83,14 +83,14 @@ test('each step of a call is an event, with the run, agent and project that the 
   expect(JSON.stringify([request, firstByte, settled])).not.toContain('look here');
 });
 
-test('a fork counts for nobody until it is told for whom', async () => {
+test('a fork counts for the project that it belongs to until it is told for whom', async () => {
   const sandbox = await open();
   await sandbox.setCallsFor({ run: 'run_of_parent' });
   const [fork] = (await sandbox.fork()).sandboxes;
-  expect(await fork!.callsFor()).toEqual({});
+  expect(await fork!.callsFor()).toEqual({ project: 'default' });
   await sh(fork!, ask('hello'));
   const [request] = await told(fork!, 'model.settled', 1);
-  expect(request?.data).toMatchObject({ run: null, agent: null, project: null });
+  expect(request?.data).toMatchObject({ run: null, agent: null, project: 'default' });
 });
 
 test('whoever is killed, each event arrives once, and calls count for whom they did before', async () => {

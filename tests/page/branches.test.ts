@@ -1,57 +1,52 @@
-import type { LineageNode } from '@coppice/protocol';
+import { join } from 'node:path';
+import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
 import type { Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import type { Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { expectAccessible, TestBrowser } from './browser.ts';
 
-/** Snapshots with forks, each with one more snapshot: as many nodes as asked for. */
-const manyNodes = (count: number): LineageNode[] => {
-  const base = {
-    automatic: false,
-    has_memory: false,
-    memory_bytes: null,
-    memory_used_bytes: null,
-    referenced_bytes: 4096,
-    used_bytes: 4096,
-    merged: [],
+/**
+ * Adds rows to the daemon's own tables, as many as its lineage lacks: snapshots with forks, each with one more snapshot. They have no disks,
+ * which nobody looks at here. The daemon reads its tables for each call.
+ */
+const growTo = async (daemon: RunningDaemon, total: number): Promise<void> => {
+  const { client, home } = daemon;
+  const mother = await client.sandboxes.create({ name: 'mother' });
+  const { id: first } = await mother.snapshot({ name: 'first' });
+  await mother.stop({ grace_s: 0 });
+  const missing = total - (await client.lineage()).length;
+  using database = new DatabaseSync(join(home, 'coppice.db'));
+  const rowOf = (table: string, id: string) =>
+    database.prepare(`SELECT * FROM ${table} WHERE id = ?`).get(id)!;
+  const [sandbox, snapshot] = [rowOf('sandboxes', mother.id), rowOf('snapshots', first)];
+  const add = (table: string, row: Record<string, SQLOutputValue>): void => {
+    const names = Object.keys(row);
+    database
+      .prepare(`INSERT INTO ${table} (${names.join()}) VALUES (${names.map(() => '?').join()})`)
+      .run(...Object.values(row));
   };
-  const at = (index: number): string => new Date(1_700_000_000_000 + index * 60_000).toISOString();
-  const id = (prefix: string, index: number): string => `${prefix}_${String(index).padStart(26, '0')}`;
-  const nodes: LineageNode[] = [
-    {
-      ...base,
-      kind: 'image',
-      id: 'img_0',
-      name: 'host',
-      parent: null,
-      grown_from: null,
-      state: null,
-      created_at: at(0),
-    },
-  ];
-  for (let index = 1; nodes.length < count; index += 1) {
-    const from = index < 3 ? 'img_0' : id('sn', Math.floor(index / 3));
-    const of = { ...base, parent: from, created_at: at(index) };
-    nodes.push({
-      ...of,
-      kind: 'snapshot',
-      id: id('sn', index),
-      name: `step-${index}`,
-      grown_from: from,
-      state: null,
-    });
-    const state = index % 7 === 0 ? 'failed' : 'running';
-    nodes.push({
-      ...of,
-      kind: 'sandbox',
-      id: id('sb', index),
+  const idOf = (prefix: string, index: number): string => `${prefix}_${String(index).padStart(26, '0')}`;
+  database.exec('BEGIN IMMEDIATE');
+  for (let added = 0, index = 1; added < missing; index += 1) {
+    const from = index < 3 ? first : idOf('sn', Math.floor(index / 3));
+    const created_at_ms = Number(snapshot.created_at_ms) + index;
+    const name = `step-${index}`;
+    add('snapshots', { ...snapshot, id: idOf('sn', index), name, parent_id: from, created_at_ms });
+    added += 1;
+    if (added === missing) break;
+    add('sandboxes', {
+      ...sandbox,
+      id: idOf('sb', index),
       name: `fork-${index}`,
-      grown_from: id('sn', index),
-      state,
+      state: index % 7 === 0 ? 'failed' : 'stopped',
+      parent_snapshot_id: idOf('sn', index),
+      base_snapshot_id: idOf('sn', index),
+      created_at_ms,
     });
+    added += 1;
   }
-  return nodes.slice(0, count);
+  database.exec('COMMIT');
 };
 
 describe('branches on the page', () => {
@@ -140,7 +135,7 @@ describe('branches on the page', () => {
     expect(browser.complaints).toEqual([]);
   });
 
-  test('fold when there are many siblings, and say what stands on a snapshot before it is deleted', async () => {
+  test('fold when there are many siblings, and are named before a snapshot that they stand on is deleted', async () => {
     const { sandboxes } = await sandbox.fork({ count: 16, name_prefix: 'many' });
     const page = await browser.signedIn(daemon, '/lineage');
     await rows(page)
@@ -150,35 +145,119 @@ describe('branches on the page', () => {
     expect(page.url()).toContain('open=');
     await rows(page).filter({ hasText: 'baseline' }).locator('.name').click();
     await page.getByRole('button', { name: 'Delete' }).click();
-    await page
-      .getByRole('dialog')
-      .getByText(/while this stands on it: (snapshot|sandbox) /)
-      .waitFor();
+    await page.getByRole('dialog').getByText('Deletes what stands on it first: ').waitFor();
     await expectAccessible(page);
     await Promise.all(sandboxes.map((fork) => fork.destroy()));
     expect(browser.complaints).toEqual([]);
   });
 
   test('are drawn as far as they are seen: 10,000 of them scroll from end to end', async () => {
-    const page = await browser.signedIn(daemon);
-    const nodes = manyNodes(10_000);
-    await page.route('**/v1/lineage', (route) => route.fulfill({ json: { nodes } }));
-    await page.goto(`${daemon.url}/lineage`);
+    await using many = await RunningDaemon.start();
+    await growTo(many, 10_000);
+    const page = await browser.signedIn(many, '/lineage');
     await page.getByText('10,000 nodes').waitFor();
     const list = page.getByRole('table', { name: 'Lineage' });
-    const newest = nodes.findLast(({ kind }) => kind === 'sandbox')!;
-    await list.getByText(newest.name).waitFor();
-    for (let step = 1; step <= 20; step += 1)
-      await list.evaluate((element, part) => {
-        (element as unknown as { scrollTop: number; scrollHeight: number }).scrollTop =
-          (element as unknown as { scrollHeight: number }).scrollHeight * part;
-      }, step / 20);
-    await list.getByText('host', { exact: true }).waitFor();
-    expect(await list.locator('.rows .row').count()).toBeLessThan(80);
+    await list
+      .getByText(/^fork-\d+$/)
+      .first()
+      .waitFor();
+    const total = Number(await list.getAttribute('aria-rowcount')) - 1;
+    expect(total).toBeGreaterThan(9_000);
+    /** What is drawn at that part of the way: which rows, and whether they fill what can be seen. */
+    const drawnAt = (part: number) =>
+      list.evaluate(async (element, share) => {
+        element.scrollTop = (element.scrollHeight - element.clientHeight) * share;
+        const rows = () => [...element.querySelectorAll('.rows .row')];
+        const fills = (): boolean => {
+          const seen = element.getBoundingClientRect();
+          const boxes = rows().map((row) => row.getBoundingClientRect());
+          const top = element.querySelector('.head')!.getBoundingClientRect().bottom;
+          return (
+            boxes.some((box) => box.top <= top + 1) && boxes.some((box) => box.bottom >= seen.bottom - 1)
+          );
+        };
+        while (!fills()) await new Promise(requestAnimationFrame);
+        return rows().map((row) => Number(row.getAttribute('aria-rowindex')) - 2);
+      }, part);
+    for (let step = 0; step <= 20; step += 1) {
+      const drawn = await drawnAt(step / 20);
+      expect(drawn.length, `at ${step} of 20`).toBeGreaterThan(10);
+      expect(drawn.length, `at ${step} of 20`).toBeLessThan(80);
+      // One after the other, around where the list was scrolled to.
+      expect(drawn).toEqual(drawn.map((_, index) => drawn[0]! + index));
+      expect(drawn[0]! / total).toBeLessThanOrEqual(step / 20);
+      expect((drawn.at(-1)! + 1) / total).toBeGreaterThanOrEqual(step / 20);
+    }
+    const image = (await many.client.lineage()).find(({ kind }) => kind === 'image')!;
+    await list.getByText(image.name, { exact: true }).waitFor();
     expect(await page.evaluate('document.querySelectorAll("*").length')).toBeLessThan(3_000);
     await page.keyboard.press('/');
     await page.keyboard.type('fork-4321');
     await expect.poll(() => list.locator('.rows .row').count()).toBe(1);
+    expect(browser.complaints).toEqual([]);
+  });
+
+  test('show a restore: what it went back to, and a line to what was there before', async () => {
+    const { name } = await sandbox.inspect();
+    await sandbox.files.write('/srv/later.txt', 'later\n');
+    await sandbox.snapshot({ name: 'later' });
+    await sandbox.files.write('/srv/unkept.txt', 'unkept\n');
+    const { undo_snapshot_id: left } = await sandbox.restore('baseline');
+    const page = await browser.signedIn(daemon, '/lineage');
+    const row = rows(page).filter({ has: page.getByRole('link', { name, exact: true }) });
+    await row.getByText('restored to baseline').waitFor();
+    expect(await row.locator('path.restore').count()).toBe(1);
+    await row.locator('[role=cell]').nth(2).click();
+    const chosen = page.getByRole('complementary', { name: 'Chosen' });
+    await chosen.getByText(/^to baseline, \d+ s ago/).waitFor();
+    // What was there before is a row too, though the daemon took it for itself.
+    const [undo] = (await daemon.client.lineage()).filter(({ id }) => id === left);
+    await chosen.getByText(`${undo!.name} keeps what was there before`).waitFor();
+    await rows(page).getByText(undo!.name, { exact: true }).waitFor();
+    await expectAccessible(page);
+
+    // The next snapshot is of the state that the restore began.
+    const after = await sandbox.snapshot({ name: 'after-restore' });
+    await rows(page).filter({ hasText: 'after-restore' }).getByText('restored to baseline').waitFor();
+    await expect.poll(() => row.getByText('restored to').count()).toBe(0);
+    const nodes = await daemon.client.lineage();
+    expect(nodes.find(({ id }) => id === after.id)?.restored).toMatchObject({ left });
+    expect(nodes.find(({ id }) => id === sandbox.id)?.restored).toBeNull();
+    expect(browser.complaints).toEqual([]);
+  });
+
+  test('go with what stands on them, which is named first', async () => {
+    const base = await sandbox.snapshot({ name: 'doomed' });
+    const {
+      sandboxes: [child],
+    } = await daemon.client.snapshots.fork(base.id, { name: 'child' });
+    await child!.snapshot({ name: 'of-child' });
+    const {
+      sandboxes: [grandchild],
+    } = await child!.fork({ name: 'grandchild' });
+    const page = await browser.signedIn(daemon, '/lineage');
+    await rows(page).filter({ hasText: 'doomed' }).locator('.name').click();
+    await page.getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Deletes what stands on it first: grandchild, child').waitFor();
+    const texts: string[] = [];
+    for (const way of ['CLI', 'curl', 'SDK']) {
+      await dialog.getByRole('button', { name: way, exact: true }).click();
+      texts.push(await dialog.locator('pre').innerText());
+    }
+    expect(texts[0]).toBe(
+      `coppice rm grandchild --snapshots\ncoppice rm child --snapshots\ncoppice rm ${base.id}`,
+    );
+    expect(texts[1]).toContain(`/v1/sandboxes/${child!.id}?snapshots=delete`);
+    expect(texts[2]).toContain(`await coppice.snapshots.delete('${base.id}');`);
+    await expectAccessible(page);
+    await dialog.getByLabel('Type doomed to go on').fill('doomed');
+    await dialog.getByRole('button', { name: 'Delete it and 2 sandboxes' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await expect.poll(() => rows(page).filter({ hasText: 'doomed' }).count()).toBe(0);
+    const left = (await daemon.client.lineage()).map(({ id }) => id);
+    for (const id of [base.id, child!.id, grandchild!.id]) expect(left).not.toContain(id);
+    expect(left).toContain(sandbox.id);
     expect(browser.complaints).toEqual([]);
   });
 });

@@ -147,7 +147,6 @@ describe('a project', () => {
       () => ours.tokens.create({ name: 'more', scope: 'admin' }),
       () => ours.tokens.list(),
       () => ours.doctor(),
-      () => ours.events.list(),
     ];
     for (const attempt of attempts) await expect(attempt()).rejects.toMatchObject({ code: 'forbidden' });
   });

@@ -26,11 +26,11 @@ class Calls:
         return self._transport.text("GET", "/metrics", None)
 
     def list_events(self, *, after: int | None = None, sandbox: str | None = None, type: str | None = None, limit: int | None = None) -> t.ListEventsResult:
-        """List events after a sequence number."""
+        """List the events of what the token reaches, after a sequence number."""
         return self._transport.json("GET", "/v1/events", {"after": after, "sandbox": sandbox, "type": type, "limit": limit})
 
     def stream_events(self, *, after: int | None = None, sandbox: str | None = None, type: str | None = None) -> Generator[ServerEvent, None, None]:
-        """Stream events as they happen, from any sequence number (Last-Event-ID or `after`)."""
+        """Stream the events of what the token reaches as they happen, from any sequence number (Last-Event-ID or `after`)."""
         return self._transport.events("GET", "/v1/events/stream", {"after": after, "sandbox": sandbox, "type": type})
 
     def list_tokens(self) -> t.ListTokensResult:
@@ -490,7 +490,7 @@ class Calls:
         return self._transport.json("GET", "/v1/secrets", None)
 
     def get_costs(self, *, by: str | None = None, since_ms: int | None = None, until_ms: int | None = None, sandbox: str | None = None, run: str | None = None, agent: str | None = None, project: str | None = None, model: str | None = None) -> t.GetCostsResult:
-        """Report what model calls used and cost, grouped as you ask."""
+        """Report what the model calls that the token may know of used and cost, grouped as you ask."""
         return self._transport.json("GET", "/v1/costs", {"by": by, "since_ms": since_ms, "until_ms": until_ms, "sandbox": sandbox, "run": run, "agent": agent, "project": project, "model": model})
 
     def set_budget(self, body: t.SetBudgetBody) -> t.SetBudgetResult:
@@ -498,7 +498,7 @@ class Calls:
         return self._transport.json("PUT", "/v1/budgets", None, body=body)
 
     def list_budgets(self) -> t.ListBudgetsResult:
-        """List budgets and how much of each is spent."""
+        """List the budgets of what the token reaches and how much of each is spent."""
         return self._transport.json("GET", "/v1/budgets", None)
 
     def remove_budget(self, *, scope: Literal["sandbox", "run", "agent", "project", "home"], name: str | Literal[""] | None = None, period: Literal["ever", "day"] | None = None) -> dict[str, Any]:

@@ -730,6 +730,12 @@ Merged = TypedDict(
 )
 
 
+class LineageResultNodeRestored1(TypedDict):
+    to: str
+    left: str | None
+    at: str
+
+
 class LineageResultNode(TypedDict):
     kind: Literal["image", "sandbox", "snapshot"]
     id: str
@@ -737,6 +743,7 @@ class LineageResultNode(TypedDict):
     parent: str | None
     grown_from: str | None
     merged: list[str]
+    restored: LineageResultNodeRestored1 | None
     state: str | None
     automatic: bool
     has_memory: bool

@@ -118,6 +118,7 @@ describe('lineage', () => {
     parent: null,
     grown_from: null,
     merged: [],
+    restored: null,
     state: null,
     automatic: false,
     has_memory: false,

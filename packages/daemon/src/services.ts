@@ -280,9 +280,9 @@ export interface Services {
     listSecrets(): Promise<Secret[]>;
     removeSecret(name: string): Promise<void>;
     rekey(): Promise<void>;
-    costs(query: z.output<typeof costsQuery>): Promise<Costs>;
+    costs(query: z.output<typeof costsQuery>, scope: Scope): Promise<Costs>;
     setBudget(input: z.output<typeof setBudgetSchema>): Promise<Budget>;
-    listBudgets(): Promise<Budget[]>;
+    listBudgets(scope: Scope): Promise<Budget[]>;
     removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void>;
   };
   readonly sessions: Pick<Sessions, 'list' | 'adopt' | 'begin' | 'end'>;
@@ -363,10 +363,11 @@ export interface Services {
       limit: number;
       sandbox?: string | undefined;
       type?: string | undefined;
+      scope: Scope;
     }): Promise<{ events: Event[]; last_seq: number }>;
     /** From after that sequence number on, without a gap, until the signal. */
     follow(
-      query: { after: number; sandbox?: string | undefined; type?: string | undefined },
+      query: { after: number; sandbox?: string | undefined; type?: string | undefined; scope: Scope },
       signal: AbortSignal,
     ): AsyncIterable<Event>;
   };

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { parseDestination, secretNamePattern } from './destinations.ts';
+import { sandboxRefSchema } from './references.ts';
 
 export const secretNameSchema = z
   .string()
@@ -121,7 +122,7 @@ export const costsQuery = z.strictObject({
   /** Calls that began at this time or later, in milliseconds since 1970. */
   since_ms: z.coerce.number().int().min(0).optional(),
   until_ms: z.coerce.number().int().min(0).optional(),
-  sandbox: labelSchema.optional(),
+  sandbox: sandboxRefSchema.optional(),
   run: labelSchema.optional(),
   agent: labelSchema.optional(),
   project: labelSchema.optional(),

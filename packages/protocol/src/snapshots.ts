@@ -214,6 +214,8 @@ export const lineageNodeSchema = z.object({
   grown_from: z.string().nullable(),
   /** Snapshots whose changes were merged into it. */
   merged: z.array(z.string()),
+  /** Its state began with a restore: to what, which snapshot keeps what was there before, and when. */
+  restored: z.object({ to: z.string(), left: z.string().nullable(), at: z.string() }).nullable(),
   state: z.string().nullable(),
   /** A snapshot that Coppice took for itself. */
   automatic: z.boolean(),

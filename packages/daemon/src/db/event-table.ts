@@ -7,7 +7,24 @@ export interface EventFilter {
   readonly limit: number;
   readonly sandboxId?: string | undefined;
   readonly type?: string | undefined;
+  /** Only what concerns sandboxes that this reaches; nothing for who sees all. */
+  readonly project?: string | undefined;
+  readonly runId?: string | undefined;
 }
+
+/** Whose an event is: what its sandbox belonged to when it happened. */
+interface Owner {
+  readonly project: string | null;
+  readonly runId: string | null;
+}
+
+const conditions = {
+  sandboxId: 'sandbox_id = @sandboxId',
+  type: 'type = @type',
+  project: 'project = @project',
+  runId: 'run_id = @runId',
+} as const satisfies Partial<Record<keyof EventFilter, string>>;
+const filterNames = Object.keys(conditions) as (keyof typeof conditions)[];
 
 interface Row {
   readonly seq: number;
@@ -30,20 +47,27 @@ const pruneBatch = 2000;
 
 /** Sequence numbers are never used twice; the oldest events go when there are too many. */
 export class EventTable {
+  readonly #database: SqliteDatabase;
   readonly #insert: Database.Statement;
-  readonly #list: Database.Statement<[Record<string, unknown>], Row>;
+  readonly #owners: readonly Database.Statement<[string], Owner>[];
+  /** One for each set of filters, so that each can use its index. */
+  readonly #lists = new Map<string, Database.Statement<[EventFilter], Row>>();
   readonly #last: Database.Statement<[], { seq: number | null }>;
   readonly #oldest: Database.Statement<[number], Row>;
   readonly #newest: Database.Statement<[], { atMs: number }>;
   readonly #deleteUpTo: Database.Statement<[number]>;
 
   constructor(database: SqliteDatabase) {
-    this.#insert = database.prepare('INSERT INTO events (at_ms, type, sandbox_id, data) VALUES (?, ?, ?, ?)');
-    this.#list = database.prepare(
-      `SELECT seq, at_ms AS atMs, type, sandbox_id AS sandboxId, data FROM events
-       WHERE seq > @after AND (@sandboxId IS NULL OR sandbox_id = @sandboxId) AND (@type IS NULL OR type = @type)
-       ORDER BY seq LIMIT @limit`,
+    this.#database = database;
+    this.#insert = database.prepare(
+      'INSERT INTO events (at_ms, type, sandbox_id, data, project, run_id) VALUES (?, ?, ?, ?, ?, ?)',
     );
+    // Of a sandbox that is gone, what its snapshots or its last event say.
+    this.#owners = [
+      'FROM sandboxes WHERE id = ?',
+      'FROM snapshots WHERE sandbox_id = ? LIMIT 1',
+      'FROM events WHERE sandbox_id = ? ORDER BY seq DESC LIMIT 1',
+    ].map((from) => database.prepare(`SELECT project, run_id AS runId ${from}`));
     this.#last = database.prepare('SELECT max(seq) AS seq FROM events');
     this.#oldest = database.prepare(
       `SELECT seq, at_ms AS atMs, type, sandbox_id AS sandboxId, data FROM events
@@ -60,13 +84,32 @@ export class EventTable {
     data: Readonly<Record<string, unknown>>,
   ): Event {
     const text = JSON.stringify(data);
-    const { lastInsertRowid } = this.#insert.run(atMs, type, sandboxId, text);
+    const { project, runId } = this.#ownerOf(sandboxId);
+    const { lastInsertRowid } = this.#insert.run(atMs, type, sandboxId, text, project, runId);
     return toEvent({ seq: Number(lastInsertRowid), atMs, type, sandboxId, data: text });
   }
 
   list(filter: EventFilter): Event[] {
-    const { after, limit, sandboxId = null, type = null } = filter;
-    return this.#list.all({ after, limit, sandboxId, type }).map(toEvent);
+    const wanted = filterNames.filter((name) => filter[name] !== undefined);
+    const key = wanted.join();
+    const where = ['seq > @after', ...wanted.map((name) => conditions[name])].join(' AND ');
+    const statement =
+      this.#lists.get(key) ??
+      this.#database.prepare<[EventFilter], Row>(
+        `SELECT seq, at_ms AS atMs, type, sandbox_id AS sandboxId, data FROM events
+         WHERE ${where} ORDER BY seq LIMIT @limit`,
+      );
+    this.#lists.set(key, statement);
+    return statement.all(filter).map(toEvent);
+  }
+
+  #ownerOf(sandboxId: string | null): Owner {
+    if (sandboxId !== null)
+      for (const statement of this.#owners) {
+        const owner = statement.get(sandboxId);
+        if (owner !== undefined) return owner;
+      }
+    return { project: null, runId: null };
   }
 
   oldest(): Event | undefined {

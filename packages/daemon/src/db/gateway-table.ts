@@ -23,16 +23,21 @@ export interface Duty {
 /** What the daemon has to remember about the gateway. */
 export class GatewayTable {
   readonly #database: SqliteDatabase;
-  readonly #callerOf: Statement<[string], { body: string }>;
+  readonly #callerOf: Statement<[string], { project: string; body: string | null }>;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
-    this.#callerOf = database.prepare('SELECT body FROM callers WHERE sandbox_id = ?');
+    this.#callerOf = database.prepare(
+      `SELECT s.project, c.body FROM sandboxes s LEFT JOIN callers c ON c.sandbox_id = s.id WHERE s.id = ?`,
+    );
   }
 
+  /** The project that a sandbox belongs to pays, unless another was named. */
   callerOf(sandboxId: string): Caller {
     const row = this.#callerOf.get(sandboxId);
-    return row === undefined ? {} : (JSON.parse(row.body) as Caller);
+    if (row === undefined) return {};
+    const named = row.body === null ? {} : (JSON.parse(row.body) as Caller);
+    return { project: row.project, ...named };
   }
 
   /** Goes with its sandbox. */

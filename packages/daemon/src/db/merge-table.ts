@@ -1,7 +1,17 @@
 import type { SqliteDatabase } from './open-database.ts';
 
+/** A state that began with a restore. */
+export interface RestoreRow {
+  readonly holder: string;
+  /** What was brought back. */
+  readonly snapshotId: string;
+  /** The snapshot that keeps what was there before; null where it was discarded, or is gone. */
+  readonly leftId: string | null;
+  readonly atMs: number;
+}
+
 /**
- * What was merged into what: `holder` is a sandbox as it is now, or a snapshot; it has taken in the state that the snapshot
+ * What was merged into what, and which states began with a restore: `holder` is a sandbox as it is now, or a snapshot; it has taken in the state that the snapshot
  * `mergedId` is. So a history has more than one line, and the next merge starts from where the last one ended.
  */
 export class MergeTable {
@@ -37,8 +47,26 @@ export class MergeTable {
     this.#database.prepare('DELETE FROM merges WHERE holder = ? AND merged_id = ?').run(holder, mergedId);
   }
 
+  /** Instead of what the sandbox was restored to before. */
+  addRestore(row: RestoreRow): void {
+    this.#database
+      .prepare('INSERT OR REPLACE INTO restores VALUES (@holder, @snapshotId, @leftId, @atMs)')
+      .run(row);
+  }
+
+  restores(): RestoreRow[] {
+    return this.#database
+      .prepare<[], RestoreRow>(
+        'SELECT holder, snapshot_id AS snapshotId, left_id AS leftId, at_ms AS atMs FROM restores ORDER BY holder',
+      )
+      .all();
+  }
+
   /** A snapshot was taken of a sandbox: what that had taken in is part of the snapshot from now on. */
   passOn(sandboxId: string, snapshotId: string): void {
+    this.#database
+      .prepare('UPDATE OR REPLACE restores SET holder = ? WHERE holder = ?')
+      .run(snapshotId, sandboxId);
     this.#database.prepare('UPDATE merges SET holder = ? WHERE holder = ?').run(snapshotId, sandboxId);
   }
 
@@ -55,11 +83,16 @@ export class MergeTable {
     this.#database
       .prepare('DELETE FROM merges WHERE holder = @id OR merged_id = @id')
       .run({ id: snapshotId });
+    this.#database
+      .prepare('DELETE FROM restores WHERE holder = @id OR snapshot_id = @id')
+      .run({ id: snapshotId });
+    this.#database.prepare('UPDATE restores SET left_id = NULL WHERE left_id = ?').run(snapshotId);
   }
 
   /** A sandbox goes away, or back to a snapshot. */
   forgetHolder(holder: string): void {
     this.#database.prepare('DELETE FROM merges WHERE holder = ?').run(holder);
+    this.#database.prepare('DELETE FROM restores WHERE holder = ?').run(holder);
   }
 
   #ids(sql: string, id: string): string[] {

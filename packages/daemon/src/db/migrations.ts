@@ -226,4 +226,22 @@ export const migrations: readonly string[] = [
   ALTER TABLE sandboxes DROP COLUMN workspace;
   ALTER TABLE sandboxes DROP COLUMN workspace_identity;
   `,
+  // Which states began with a restore: of a sandbox as it is now, or of a snapshot that was taken since.
+  `
+  CREATE TABLE restores (
+    holder TEXT PRIMARY KEY,
+    snapshot_id TEXT NOT NULL,
+    left_id TEXT,
+    at_ms INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  `,
+  // Whose each event is, so that a token sees those of what it reaches.
+  `
+  ALTER TABLE events ADD COLUMN project TEXT;
+  ALTER TABLE events ADD COLUMN run_id TEXT;
+  UPDATE events SET (project, run_id) = (SELECT project, run_id FROM sandboxes WHERE id = events.sandbox_id)
+    WHERE sandbox_id IN (SELECT id FROM sandboxes);
+  CREATE INDEX events_by_project ON events (project, seq);
+  CREATE INDEX events_by_run ON events (run_id, seq) WHERE run_id IS NOT NULL;
+  `,
 ];

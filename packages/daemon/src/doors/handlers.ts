@@ -1,4 +1,4 @@
-import { type BuildEvent, CoppiceError, type SwarmEvent } from '@coppice/protocol';
+import { type BuildEvent, CoppiceError, type Scope, type SwarmEvent } from '@coppice/protocol';
 import type { LayerProgress, PushProgress } from '@coppice/runtime';
 import type { DoorServices } from '../door-services.ts';
 import type { CallOptions, Principal, Progress } from '../services.ts';
@@ -37,6 +37,12 @@ const optionsOf = ({
 
 const projectOf = (principal: Principal | undefined): string | undefined =>
   principal?.scope.kind === 'project' ? principal.scope.project : undefined;
+/** What the caller may see of what is everybody's. */
+const scopeOf = (principal: Principal | undefined): Scope => {
+  if (principal === undefined) throw new CoppiceError('unauthenticated', 'a token is needed');
+  return principal.scope;
+};
+
 /** Which run it is about stands in the token, and nowhere else. */
 const runOf = (principal: Principal | undefined): string => {
   if (principal?.scope.kind !== 'run')
@@ -59,11 +65,11 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   health: () => services.health.check(),
   doctor: () => services.doctor.examine(),
   metrics: () => services.metrics.text(),
-  listEvents: ({ query }) => services.events.list(query),
-  streamEvents: async ({ query, lastEventId, signal }) => {
+  listEvents: ({ query, principal }) => services.events.list({ ...query, scope: scopeOf(principal) }),
+  streamEvents: async ({ query, lastEventId, signal, principal }) => {
     const after =
       lastEventId !== undefined && /^\d{1,15}$/.test(lastEventId) ? Number(lastEventId) : query.after;
-    return numbered(services.events.follow({ ...query, after }, signal));
+    return numbered(services.events.follow({ ...query, after, scope: scopeOf(principal) }, signal));
   },
 
   listSandboxes: ({ query }) => items(services.sandboxes.list(query)),
@@ -228,9 +234,9 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   rekeySecrets: () => done(services.gateway.rekey()),
   listSecrets: () => items(services.gateway.listSecrets()),
   removeSecret: ({ params }) => done(services.gateway.removeSecret(params.secret)),
-  getCosts: ({ query }) => services.gateway.costs(query),
+  getCosts: ({ query, principal }) => services.gateway.costs(query, scopeOf(principal)),
   setBudget: ({ body }) => services.gateway.setBudget(body),
-  listBudgets: () => items(services.gateway.listBudgets()),
+  listBudgets: ({ principal }) => items(services.gateway.listBudgets(scopeOf(principal))),
   removeBudget: ({ query }) => done(services.gateway.removeBudget(query)),
   setNetwork: ({ params, body }) => services.network.patch(params.sandbox, body),
   listConnections: async ({ params, query, signal }) => ({

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Event } from '@coppice/protocol';
+import type { Event, Scope } from '@coppice/protocol';
+import type { EventFilter } from '../db/event-table.ts';
 import type { State } from '../db/state.ts';
 import type { Journal } from '../journal/journal.ts';
 import type { SandboxFinder } from '../sandboxes/sandbox-finder.ts';
@@ -8,7 +9,37 @@ interface EventQuery {
   readonly after: number;
   readonly sandbox?: string | undefined;
   readonly type?: string | undefined;
+  /** Whose eyes these are: only what concerns sandboxes that it reaches is there. */
+  readonly scope: Scope;
 }
+
+/** Events of sandboxes that the scope reaches; what concerns no sandbox is for administrators. */
+const reachedBy = (
+  scope: Scope,
+  sandboxId: string | undefined,
+): Pick<EventFilter, 'sandboxId' | 'project' | 'runId'> | undefined => {
+  switch (scope.kind) {
+    case 'admin':
+      return { sandboxId };
+    case 'project':
+      return { sandboxId, project: scope.project };
+    case 'run':
+      return { sandboxId, runId: scope.runId };
+    case 'sandbox':
+      return sandboxId === undefined || sandboxId === scope.sandboxId
+        ? { sandboxId: scope.sandboxId }
+        : undefined;
+    case 'branch':
+      return undefined;
+  }
+};
+
+/** A call may reach a limit that is shared with others: how much those spent is not its caller's to know. */
+const isOfOthers = ({ type, data }: Event, scope: Scope): boolean => {
+  if (type !== 'budget.threshold' || scope.kind === 'admin' || data.scope === 'sandbox') return false;
+  if (scope.kind === 'project') return data.scope !== 'project' || data.name !== scope.project;
+  return scope.kind !== 'run' || data.scope !== 'run' || data.name !== scope.runId;
+};
 
 const pageSize = 500;
 const dayMs = 24 * 60 * 60 * 1000;
@@ -31,12 +62,9 @@ export class EventService {
 
   async list(query: EventQuery & { readonly limit: number }): Promise<{ events: Event[]; last_seq: number }> {
     const lost = this.#lostAfter(query.after);
-    const events = this.#state.events.list({
-      after: query.after,
-      limit: query.limit - lost.length,
-      sandboxId: this.#sandboxId(query.sandbox),
-      type: query.type,
-    });
+    const events = this.#read(query, query.after, query.limit - lost.length).filter(
+      (event) => !isOfOthers(event, query.scope),
+    );
     return { events: [...lost, ...events], last_seq: this.#state.events.lastSeq() };
   }
 
@@ -50,7 +78,6 @@ export class EventService {
    * wake the reader. A slow reader costs nothing but its own position.
    */
   async *follow(query: EventQuery, signal: AbortSignal): AsyncGenerator<Event> {
-    const sandboxId = this.#sandboxId(query.sandbox);
     let after = query.after;
     let wake: () => void = () => {};
     let news = true;
@@ -70,11 +97,12 @@ export class EventService {
         }
         news = false;
         const lost = this.#lostAfter(after);
-        const page = this.#state.events.list({ after, limit: pageSize, sandboxId, type: query.type });
+        const page = this.#read(query, after, pageSize);
         const isFull = page.length === pageSize;
         const seen = isFull ? page.at(-1)!.seq : Math.max(after, this.#state.events.lastSeq());
         if (isFull) news = true;
         for (const event of [...lost, ...page]) {
+          if (isOfOthers(event, query.scope)) continue;
           yield event;
           if (signal.aborted) return;
         }
@@ -85,6 +113,11 @@ export class EventService {
       unsubscribe();
       signal.removeEventListener('abort', onAbort);
     }
+  }
+
+  #read({ sandbox, type, scope }: EventQuery, after: number, limit: number): Event[] {
+    const reached = reachedBy(scope, this.#sandboxId(sandbox));
+    return reached === undefined ? [] : this.#state.events.list({ ...reached, after, limit, type });
   }
 
   /** In place of the events after that one which are no longer kept; the first of all are asked for by 0. */

@@ -6,7 +6,9 @@ import {
   type Costs,
   type costsQuery,
   costsSchema,
+  reaches,
   type removeBudgetQuery,
+  type Scope,
   type Secret,
   secretSchema,
   type setBudgetSchema,
@@ -46,6 +48,34 @@ const nothingSpent: Costs['total'] = {
 /** A gateway of an earlier version says no hosts. */
 const trustSchema = z.object({ certificate: z.string(), hosts: z.array(z.string()).default([]) });
 export type Trust = z.output<typeof trustSchema>;
+
+type Where = Readonly<Partial<Record<'sandbox' | 'run' | 'agent' | 'project' | 'model', string | undefined>>>;
+
+/** What is asked for, and of that only what the scope may know of. */
+const narrowed = (where: Where, scope: Scope): Where => {
+  const held: Where = scopeHolds(scope);
+  for (const [key, value] of Object.entries(held)) {
+    const asked = where[key as keyof Where];
+    if (asked !== undefined && asked !== value)
+      throw new CoppiceError('forbidden', `this token sees the costs of the ${key} ${value} only`);
+  }
+  return { ...where, ...held };
+};
+
+const scopeHolds = (scope: Scope): Where => {
+  switch (scope.kind) {
+    case 'admin':
+      return {};
+    case 'project':
+      return { project: scope.project };
+    case 'run':
+      return { run: scope.runId };
+    case 'sandbox':
+      return { sandbox: scope.sandboxId };
+    case 'branch':
+      throw new CoppiceError('forbidden', 'the token of a branch sees no costs');
+  }
+};
 
 const itemsOf = <T extends z.ZodType>(item: T) => z.object({ items: z.array(item) });
 
@@ -107,14 +137,17 @@ export class GatewayService {
     this.#secretChanges += 1;
   }
 
-  async costs({ by, since_ms, until_ms, sandbox, ...where }: z.output<typeof costsQuery>): Promise<Costs> {
+  /** Of the calls that the scope may know of: those of its sandbox or its run, or those that its project pays. */
+  async costs(
+    { by, since_ms, until_ms, sandbox, ...where }: z.output<typeof costsQuery>,
+    scope: Scope,
+  ): Promise<Costs> {
     // Whoever only looks starts no process.
     if (!this.#parts.gateway.isUsed)
       return costsSchema.parse({ by: by === '' ? [] : by.split(','), rows: [], total: nothingSpent });
-    const named = Object.entries({
-      ...where,
-      sandbox: sandbox === undefined ? undefined : this.#idOf(sandbox),
-    });
+    const named = Object.entries(
+      narrowed({ ...where, sandbox: sandbox === undefined ? undefined : this.#idOf(sandbox) }, scope),
+    );
     return costsSchema.parse(
       await this.#ask('POST', '/costs', {
         by: by === '' ? [] : by.split(','),
@@ -138,9 +171,24 @@ export class GatewayService {
     return budgetSchema.parse(await this.#ask('POST', '/budgets', this.#named(input)));
   }
 
-  async listBudgets(): Promise<Budget[]> {
+  /** Those that hold for nobody beside what the scope reaches. */
+  async listBudgets(scope: Scope): Promise<Budget[]> {
     if (!this.#parts.gateway.isUsed) return [];
-    return itemsOf(budgetSchema).parse(await this.#ask('GET', '/budgets')).items;
+    const { items } = itemsOf(budgetSchema).parse(await this.#ask('GET', '/budgets'));
+    return items.filter((budget) => this.#isReached(budget, scope));
+  }
+
+  #isReached({ scope: of, name }: Budget, scope: Scope): boolean {
+    if (scope.kind === 'admin') return true;
+    if (of === 'sandbox') {
+      const record = this.#parts.state.sandboxes.byId(name);
+      return record !== undefined && reaches(scope, { ...record, sandboxId: record.id });
+    }
+    if (of === 'project') return scope.kind === 'project' && scope.project === name;
+    if (of !== 'run') return false;
+    return scope.kind === 'run'
+      ? scope.runId === name
+      : scope.kind === 'project' && this.#parts.state.runs.byId(name)?.spec.project === scope.project;
   }
 
   async removeBudget(key: z.output<typeof removeBudgetQuery>): Promise<void> {

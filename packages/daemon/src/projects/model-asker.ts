@@ -56,7 +56,7 @@ export class ModelAsker {
           `the model ${model} gave no answer: ${(stderr.trim() || stdout.trim()).slice(0, 500)}`,
           { hint: 'Look at the upstreams in models.json and at `coppice costs`.' },
         );
-      const { total } = await gateway.costs({ by: '', run: name });
+      const { total } = await gateway.costs({ by: '', run: name }, { kind: 'admin' });
       return {
         text,
         micros: total.cost_micros,

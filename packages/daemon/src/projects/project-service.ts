@@ -517,7 +517,7 @@ export class ProjectService {
       );
       return;
     }
-    const there = (await gateway.listBudgets()).some(
+    const there = (await gateway.listBudgets({ kind: 'admin' })).some(
       ({ scope, name }) => scope === 'project' && name === projectId,
     );
     if (there) await gateway.removeBudget({ scope: 'project', name: projectId, period: 'ever' });
@@ -530,7 +530,7 @@ export class ProjectService {
     // Newest first: an older one may be the parent of a newer one.
     for (const { id } of (await services.snapshots.list({ project: project.id })).reverse())
       if (!kept.has(id)) await work.forget(id);
-    for (const { scope, name, period } of await services.gateway.listBudgets())
+    for (const { scope, name, period } of await services.gateway.listBudgets({ kind: 'admin' }))
       if (
         (scope === 'project' && name === project.id) ||
         (scope === 'agent' && name.startsWith(`sandbox_${project.id}_`))

@@ -97,7 +97,7 @@ export class ProjectsRoom {
       still: (projectId, act) => this.#still(projectId, act),
     });
     const metered = async (runId: string): Promise<Metered> => {
-      const { total } = await services.gateway.costs({ by: '', run: runId });
+      const { total } = await services.gateway.costs({ by: '', run: runId }, { kind: 'admin' });
       const { cost_micros: micros, input, cache_read, cache_write5m, cache_write1h, output, calls } = total;
       return { micros, tokens: input + cache_read + cache_write5m + cache_write1h + output, calls };
     };

@@ -217,11 +217,12 @@ export class Lifecycle {
     await Promise.all([disks.removeDisk(id), this.dropPause(id)]);
     journal.step('destroy.disk-removed');
     journal.finish(id, (emit) => {
+      // First: whose event it is stands with the sandbox.
+      emit('sandbox.destroyed', id, { name: record.name });
       state.tokens.deleteScope(`sandbox:${id}`);
       state.forwards.deleteAll(id);
       state.sandboxes.delete(id);
       state.merges.forgetHolder(id);
-      emit('sandbox.destroyed', id, { name: record.name });
     });
     tokens.forgetScope(`sandbox:${id}`);
     activity.forget(id);

@@ -26,6 +26,16 @@ export class LineageService {
     const merges = Map.groupBy(this.#state.merges.all(), ({ holder }) => holder);
     const merged = (id: string): string[] =>
       (merges.get(id) ?? []).map(({ mergedId }) => mergedId).filter((from) => living.has(from));
+    const restores = new Map(this.#state.merges.restores().map((row) => [row.holder, row]));
+    const restored = (id: string): LineageNode['restored'] => {
+      const row = restores.get(id);
+      if (row === undefined || !living.has(row.snapshotId)) return null;
+      return {
+        to: row.snapshotId,
+        left: firstLiving(row.leftId),
+        at: new Date(row.atMs).toISOString(),
+      };
+    };
     return [
       ...images.map(
         (image): LineageNode => ({
@@ -35,6 +45,7 @@ export class LineageService {
           parent: null,
           grown_from: null,
           merged: [],
+          restored: null,
           state: null,
           automatic: false,
           has_memory: false,
@@ -53,6 +64,7 @@ export class LineageService {
           parent: firstLiving(sandbox.parentSnapshotId, sandbox.imageId),
           grown_from: firstLiving(sandbox.baseSnapshotId, sandbox.parentSnapshotId, sandbox.imageId),
           merged: merged(sandbox.id),
+          restored: restored(sandbox.id),
           state: sandbox.state,
           automatic: false,
           has_memory: sandbox.pauseKeep === 'memory',
@@ -72,6 +84,7 @@ export class LineageService {
           parent: firstLiving(snapshot.sandboxId, snapshot.parentId, snapshot.imageId),
           grown_from: firstLiving(snapshot.parentId, snapshot.imageId),
           merged: merged(snapshot.id),
+          restored: restored(snapshot.id),
           state: null,
           automatic: snapshot.automatic,
           has_memory: snapshot.memoryBytes !== null,

@@ -36,6 +36,7 @@ export interface RestoreServiceParts {
   readonly starter: MachineStarter;
   readonly disks: DiskStore;
   readonly ids: IdSource;
+  readonly now: () => number;
   readonly log: Log;
   /** Settles when recovery has swept: before that nothing new is made, as it would be swept too. */
   readonly swept: Promise<void>;
@@ -158,7 +159,7 @@ export class RestoreService {
     intent: RestoreIntent,
     ended?: AbortSignal,
   ): Promise<Restored> {
-    const { journal, state, disks, starter } = this.#parts;
+    const { journal, state, disks, starter, now } = this.#parts;
     const { id } = record;
     const withMemory = snapshot.memoryBytes !== null;
     const undo = { undo_snapshot_id: intent.undoSnapshotId };
@@ -171,7 +172,15 @@ export class RestoreService {
       throw error;
     }
     await this.#lifecycle.dropPause(id);
-    state.merges.forgetHolder(id);
+    state.transaction(() => {
+      state.merges.forgetHolder(id);
+      state.merges.addRestore({
+        holder: id,
+        snapshotId: snapshot.id,
+        leftId: intent.undoSnapshotId,
+        atMs: now(),
+      });
+    });
     journal.step('restore.disk-replaced');
     // Before the database says so, and while the machine starts.
     const settled = disks.settle();

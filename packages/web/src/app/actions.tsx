@@ -2,13 +2,15 @@ import { signal, useSignal } from '@preact/signals';
 import { go } from './router.ts';
 import { client, mayChange, noticeSignOut } from './session.ts';
 import { hrefOf, lost, saw } from './store.ts';
-import { quoted } from './text.ts';
+import { json, quoted } from './text.ts';
 import { Copy, Dialog, Failure } from './ui.tsx';
 
 export type Values = Readonly<Record<string, string>>;
 
 /** The same action for a terminal, for any HTTP client and for a program. */
 interface Recipe {
+  /** Calls that come before the last one. */
+  readonly first?: readonly { readonly method: string; readonly path: string }[];
   readonly cli: string;
   readonly method: string;
   readonly path: string;
@@ -44,7 +46,9 @@ export const ask = (action: Action): void => {
   asked.value = action;
 };
 
-const curlOf = ({ method, path, body }: Recipe): string =>
+const curlOf = ({ first = [], ...last }: Recipe): string => [...first, last].map(callOf).join('\n');
+
+const callOf = ({ method, path, body }: Pick<Recipe, 'method' | 'path' | 'body'>): string =>
   [
     `curl -X ${method} "$COPPICE_URL${path}" -H "Authorization: Bearer $COPPICE_TOKEN"`,
     ...(body === undefined ? [] : [`-H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`]),
@@ -193,21 +197,16 @@ export interface Named {
   readonly name: string;
 }
 
-/** The fields of an object as a program writes them; empty where there are none. */
-export const json = (value: object): string => {
-  const fields = Object.entries(value).map(([key, field]) => `${key}: ${JSON.stringify(field)}`);
-  return fields.length === 0 ? '' : `{ ${fields.join(', ')} }`;
-};
-const forkFields: readonly Field[] = [
+export const forkFields: readonly Field[] = [
   { name: 'count', label: 'How many', kind: 'number', value: '1' },
   { name: 'name', label: 'Name', kind: 'text', placeholder: 'chosen for you' },
 ];
-const forkBody = ({ count = '1', name = '', memory = '' }: Values) => ({
+export const forkBody = ({ count = '1', name = '', memory = '' }: Values) => ({
   ...(Number(count) > 1 ? { count: Number(count) } : {}),
   ...(name === '' ? {} : Number(count) > 1 ? { name_prefix: name } : { name }),
   ...(memory === 'yes' ? { memory: true } : {}),
 });
-const forkWords = ({ count = '1', name = '', memory = '' }: Values): string =>
+export const forkWords = ({ count = '1', name = '', memory = '' }: Values): string =>
   [
     ...(name === '' ? [] : Number(count) > 1 ? [`--prefix ${quoted(name)}`] : [quoted(name)]),
     ...(Number(count) > 1 ? [`--count ${count}`] : []),
@@ -230,27 +229,6 @@ const forkSandbox = (sandbox: Named): Action => ({
   }),
   run: async (values) => {
     const { sandboxes, failures } = await client().sandboxes.at(sandbox.id).fork(forkBody(values));
-    for (const { info } of sandboxes) if (info !== undefined) saw(info);
-    if (failures[0] !== undefined)
-      throw new Error(`${failures.length} did not come to be: ${failures[0].message}`);
-    return sandboxes.length === 1 ? hrefOf(sandboxes[0]!.id) : undefined;
-  },
-});
-
-export const forkSnapshot = (snapshot: Named): Action => ({
-  title: `Fork from ${snapshot.name}`,
-  effect: 'Grows sandboxes from this snapshot. They share everything until one of them writes.',
-  fields: forkFields,
-  verb: 'Fork',
-  recipe: (values) => ({
-    cli: `coppice fork ${snapshot.id}${forkWords(values)}`,
-    method: 'POST',
-    path: `/v1/snapshots/${snapshot.id}/fork`,
-    body: forkBody(values),
-    sdk: `await coppice.snapshots.fork('${snapshot.id}'${json(forkBody(values)) && `, ${json(forkBody(values))}`});`,
-  }),
-  run: async (values) => {
-    const { sandboxes, failures } = await client().snapshots.fork(snapshot.id, forkBody(values));
     for (const { info } of sandboxes) if (info !== undefined) saw(info);
     if (failures[0] !== undefined)
       throw new Error(`${failures.length} did not come to be: ${failures[0].message}`);
@@ -285,24 +263,6 @@ export const takeSnapshot = (sandbox: Named): Action => ({
   },
 });
 
-export const restore = (sandbox: Named, snapshot: Named): Action => ({
-  title: `Restore ${sandbox.name} to ${snapshot.name}`,
-  effect:
-    'Its files become what the snapshot holds, and its processes end. What is there now is kept as a snapshot, so this can be undone.',
-  verb: 'Restore',
-  recipe: () => ({
-    cli: `coppice restore ${quoted(sandbox.name)} ${snapshot.id}`,
-    method: 'POST',
-    path: `/v1/sandboxes/${sandbox.id}/restore`,
-    body: { snapshot: snapshot.id },
-    sdk: `await coppice.sandboxes.at('${sandbox.id}').restore('${snapshot.id}');`,
-  }),
-  run: async () => {
-    await client().sandboxes.at(sandbox.id).restore(snapshot.id);
-    return undefined;
-  },
-});
-
 type Verb = 'start' | 'stop' | 'pause' | 'resume';
 const effects: Readonly<Record<Verb, string>> = {
   start: 'Starts it on its disk as it is.',
@@ -327,59 +287,29 @@ const change = (verb: Verb, sandbox: Named): Action => ({
   },
 });
 
-export const destroy = (sandbox: Named, standing = ''): Action => ({
+export const destroy = (sandbox: Named): Action => ({
   title: `Destroy ${sandbox.name}`,
-  effect: `Ends its processes and deletes its disk. Its snapshots stay${standing === '' ? '.' : `: ${standing}.`}`,
+  effect: 'Ends its processes and deletes its disk. Its snapshots stay, unless you say otherwise.',
+  fields: [{ name: 'snapshots', label: 'Delete its snapshots too', kind: 'flag' }],
   confirm: sandbox.name,
   verb: 'Destroy',
-  recipe: () => ({
-    cli: `coppice rm ${quoted(sandbox.name)}`,
+  recipe: ({ snapshots }) => ({
+    cli: `coppice rm ${quoted(sandbox.name)}${snapshots === 'yes' ? ' --snapshots' : ''}`,
     method: 'DELETE',
-    path: `/v1/sandboxes/${sandbox.id}`,
-    sdk: `await coppice.sandboxes.at('${sandbox.id}').destroy();`,
+    path: `/v1/sandboxes/${sandbox.id}${snapshots === 'yes' ? '?snapshots=delete' : ''}`,
+    sdk: `await coppice.sandboxes.at('${sandbox.id}').destroy(${snapshots === 'yes' ? "{ snapshots: 'delete' }" : ''});`,
   }),
-  run: async () => {
-    await client().sandboxes.at(sandbox.id).destroy();
+  run: async ({ snapshots }) => {
+    const left = await client()
+      .sandboxes.at(sandbox.id)
+      .destroy(snapshots === 'yes' ? { snapshots: 'delete' } : {});
     lost(sandbox.id);
+    const kept = snapshots === 'yes' ? left.snapshots : [];
+    if (kept.length > 0)
+      throw new Error(
+        `${sandbox.name} is gone. Some of its snapshots stay: ${kept.map(({ name, reason }) => `${name} (${reason})`).join(', ')}`,
+      );
     return location.pathname.startsWith('/sandboxes/') ? '/' : undefined;
-  },
-});
-
-export const keepSnapshot = (snapshot: Named): Action => ({
-  title: `Keep ${snapshot.name}`,
-  effect: 'Coppice took it for itself and would remove it. From now on it stays until you delete it.',
-  fields: [{ name: 'name', label: 'Name', kind: 'text', placeholder: snapshot.name }],
-  verb: 'Keep',
-  recipe: ({ name = '' }) => ({
-    cli: `coppice keep ${snapshot.id}${name === '' ? '' : ` --name ${quoted(name)}`}`,
-    method: 'PATCH',
-    path: `/v1/snapshots/${snapshot.id}`,
-    body: name === '' ? {} : { name },
-    sdk: `await coppice.snapshots.keep('${snapshot.id}'${name === '' ? '' : `, { name: ${JSON.stringify(name)} }`});`,
-  }),
-  run: async ({ name = '' }) => {
-    await client().snapshots.keep(snapshot.id, name === '' ? {} : { name });
-    return undefined;
-  },
-});
-
-export const deleteSnapshot = (snapshot: Named, standing: string): Action => ({
-  title: `Delete ${snapshot.name}`,
-  effect:
-    standing === ''
-      ? 'Nothing stands on it. It cannot be brought back.'
-      : `It cannot be deleted while this stands on it: ${standing}.`,
-  confirm: snapshot.name,
-  verb: 'Delete',
-  recipe: () => ({
-    cli: `coppice rm ${snapshot.id}`,
-    method: 'DELETE',
-    path: `/v1/snapshots/${snapshot.id}`,
-    sdk: `await coppice.snapshots.delete('${snapshot.id}');`,
-  }),
-  run: async () => {
-    await client().snapshots.delete(snapshot.id);
-    return undefined;
   },
 });
 

@@ -71,7 +71,7 @@ const scope = (): string => (signIn.value.state === 'in' ? signIn.value.caller.s
 /** The sandbox that is all this page may see; undefined for one that sees more. */
 export const onlySandbox = (): string | undefined => /^sandbox:(.+)$/.exec(scope())?.[1];
 
-/** Whether it may see what concerns everybody, such as events and costs; a page of one project may not. */
+/** Whether it sees everything; the page of one project or one sandbox shows what belongs to that. */
 export const isAdmin = (): boolean => scope() === 'admin';
 
 /** Whether it may do things, or only look. */

@@ -1,6 +1,6 @@
 import type { Event, Sandbox, SandboxDetail } from '@coppice/protocol';
 import { batch, computed, signal } from '@preact/signals';
-import { client, isAdmin, noticeSignOut, onlySandbox } from './session.ts';
+import { client, noticeSignOut, onlySandbox } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'lost' | 'asleep';
 
@@ -38,6 +38,20 @@ export const refOf = ({ project, name }: Pick<Sandbox, 'project' | 'name'>): str
 export const sandboxOf = (ref: string): Sandbox | undefined =>
   byId.value.get(ref) ?? sandboxes.value.find((sandbox) => refOf(sandbox) === ref);
 
+/** The sandboxes that grew from a snapshot, and those that grew from them: each before what it grew from. */
+export const grownFrom = (snapshotId: string): Sandbox[] => {
+  const found: Sandbox[] = [];
+  const add = (isGrown: (parent: NonNullable<Sandbox['parent']>) => boolean): void => {
+    for (const sandbox of sandboxes.value)
+      if (sandbox.parent !== null && isGrown(sandbox.parent) && !found.includes(sandbox)) {
+        found.push(sandbox);
+        add(({ sandbox_id }) => sandbox_id === sandbox.id);
+      }
+  };
+  add(({ snapshot_id }) => snapshot_id === snapshotId);
+  return found.reverse();
+};
+
 export const nameOf = (id: string): string => {
   const sandbox = byId.value.get(id);
   return sandbox === undefined ? id : refOf(sandbox);
@@ -56,7 +70,9 @@ const put = (changed: readonly Sandbox[], missing: readonly string[] = []): void
 };
 
 const loadAll = async (): Promise<void> => {
-  const list = await client().sandboxes.list();
+  const only = onlySandbox();
+  const list =
+    only === undefined ? await client().sandboxes.list() : [await client().sandboxes.at(only).inspect()];
   byId.value = new Map(list.filter(({ id }) => !gone.has(id)).map((sandbox) => [sandbox.id, sandbox]));
   loaded.value = true;
 };
@@ -162,32 +178,8 @@ const follow = async (): Promise<void> => {
   }
 };
 
-/** The stream of events is for administrators; the page of a project or of one sandbox looks again and again. */
-const lookAgain = async (id: string | undefined): Promise<void> => {
-  for (;;) {
-    try {
-      if (!document.hidden) {
-        if (id === undefined) await loadAll();
-        else put([await client().sandboxes.at(id).inspect()]);
-        generation.value += 1;
-      }
-      connection.value = 'live';
-      loaded.value = true;
-    } catch (error) {
-      noticeSignOut(error);
-      if ((error as { code?: string }).code === 'unauthenticated') return;
-      connection.value = 'lost';
-    }
-    await pause(longestPauseMs);
-  }
-};
-
 /** Events first, then what they are about: what happens in between is asked for again, and nothing is missed. */
 export const start = async (): Promise<void> => {
-  if (!isAdmin()) {
-    void lookAgain(onlySandbox());
-    return;
-  }
   for (;;) {
     try {
       const { last_seq } = await client().events.list({ limit: 1 });

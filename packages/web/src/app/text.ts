@@ -43,3 +43,9 @@ export const count = (n: number, one: string, many = `${one}s`): string =>
 /** A word of a command line. */
 export const quoted = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+
+/** The fields of an object as a program writes them; empty where there are none. */
+export const json = (value: object): string => {
+  const fields = Object.entries(value).map(([key, field]) => `${key}: ${JSON.stringify(field)}`);
+  return fields.length === 0 ? '' : `{ ${fields.join(', ')} }`;
+};

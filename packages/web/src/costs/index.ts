@@ -5,7 +5,7 @@ export const costs: Feature = {
   title: 'Costs',
   path: '/costs',
   isInNavigation: true,
-  isForProjects: false,
+  isForProjects: true,
   isForOneSandbox: false,
   load: () => import('./page.tsx'),
 };

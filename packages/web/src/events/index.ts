@@ -5,7 +5,7 @@ export const events: Feature = {
   title: 'Events',
   path: '/events',
   isInNavigation: true,
-  isForProjects: false,
+  isForProjects: true,
   isForOneSandbox: false,
   load: () => import('./page.tsx'),
 };

@@ -11,7 +11,15 @@ const columns = [['Time'], ['What'], ['Sandbox'], ['More', 'wide']] as const;
 
 const groupOf = ({ type }: Event): string => type.split('.')[0]!;
 
-/** What it says besides; ids of snapshots become links. */
+/** Where that id is shown; undefined where nothing has a page of its own. */
+const placeOf = (value: unknown): string | undefined => {
+  if (typeof value !== 'string') return undefined;
+  if (/^sn_[0-9a-z]{26}$/.test(value)) return `/lineage?automatic=shown&q=${value}`;
+  if (/^sb_[0-9a-z]{26}$/.test(value)) return hrefOf(value);
+  return /^run_[0-9a-z]{26}$/.test(value) ? `/runs/${value}` : undefined;
+};
+
+/** What it says besides; ids of snapshots, sandboxes and runs become links. */
 const More = ({ data }: { data: Event['data'] }) => (
   <>
     {Object.entries(data)
@@ -19,7 +27,11 @@ const More = ({ data }: { data: Event['data'] }) => (
       .map(([key, value]) => (
         <span class="fact" key={key}>
           <span class="muted">{plain(key)}</span>{' '}
-          {plain(typeof value === 'string' ? value : JSON.stringify(value))}
+          {placeOf(value) === undefined ? (
+            plain(typeof value === 'string' ? value : JSON.stringify(value))
+          ) : (
+            <a href={placeOf(value)}>{value as string}</a>
+          )}
         </span>
       ))}
   </>

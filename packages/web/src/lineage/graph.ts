@@ -11,6 +11,9 @@ export interface Group {
 
 export type Item = LineageNode | Group;
 
+/** What it grew from, what was merged into it, or what it was before it was restored. */
+export type Edge = 'grown' | 'merge' | 'restore';
+
 export interface Row {
   readonly item: Item;
   /** The lane of its dot. */
@@ -19,8 +22,8 @@ export interface Row {
   readonly through: readonly number[];
   /** Whether its lane comes from above. */
   readonly isAwaited: boolean;
-  /** Lanes below that begin at the dot; those of merges are drawn otherwise. */
-  readonly outOf: readonly { readonly lane: number; readonly isMerge: boolean }[];
+  /** Lanes below that begin at the dot; merges and what a restore left behind are drawn in their own ways. */
+  readonly outOf: readonly { readonly lane: number; readonly edge: Edge }[];
   readonly lanes: number;
 }
 
@@ -39,11 +42,11 @@ export const standingOn = (nodes: readonly LineageNode[]): ReadonlyMap<string, r
   return found;
 };
 
-/** Without the snapshots that Coppice took for itself, but for those that were merged: what grew from one grew from what that grew from. */
+/** Without the snapshots that Coppice took for itself, but for those that were merged or that keep what a restore replaced: what grew from one grew from what that grew from. */
 const withoutAutomatic = (nodes: readonly LineageNode[]): LineageNode[] => {
   const byId = new Map(nodes.map((node) => [node.id, node]));
-  const wasMerged = new Set(nodes.flatMap(({ merged }) => merged));
-  const isShown = ({ automatic, id }: LineageNode): boolean => !automatic || wasMerged.has(id);
+  const stays = new Set(nodes.flatMap(({ merged, restored }) => [...merged, restored?.left ?? '']));
+  const isShown = ({ automatic, id }: LineageNode): boolean => !automatic || stays.has(id);
   const visible = (id: string | null): string | null => {
     for (let at = id, steps = 0; at !== null && steps < nodes.length; steps += 1) {
       const node = byId.get(at);
@@ -69,7 +72,10 @@ export interface GraphOptions {
 const fold = (nodes: readonly LineageNode[], open: ReadonlySet<string>): Item[] => {
   const owners = new Set(nodes.filter(({ kind }) => kind === 'snapshot').map(({ parent }) => parent));
   const bySource = Map.groupBy(
-    nodes.filter(({ kind, id, merged }) => kind === 'sandbox' && !owners.has(id) && merged.length === 0),
+    nodes.filter(
+      ({ kind, id, merged, restored }) =>
+        kind === 'sandbox' && !owners.has(id) && merged.length === 0 && restored === null,
+    ),
     ({ grown_from }) => grown_from,
   );
   const hidden = new Set<string>();
@@ -84,11 +90,14 @@ const fold = (nodes: readonly LineageNode[], open: ReadonlySet<string>): Item[] 
   return [...nodes.filter(({ id }) => !hidden.has(id)), ...groups];
 };
 
-const parentsOf = (item: Item): { readonly id: string; readonly isMerge: boolean }[] => {
-  const first = item.kind === 'group' ? item.from : item.grown_from;
+const parentsOf = (item: Item): { readonly id: string; readonly edge: Edge }[] => {
+  const grown = (id: string | null) => (id === null ? [] : [{ id, edge: 'grown' as const }]);
+  if (item.kind === 'group') return grown(item.from);
+  const left = item.restored?.left ?? null;
   return [
-    ...(first === null ? [] : [{ id: first, isMerge: false }]),
-    ...(item.kind === 'group' ? [] : item.merged.map((id) => ({ id, isMerge: true }))),
+    ...grown(item.grown_from),
+    ...item.merged.map((id) => ({ id, edge: 'merge' as const })),
+    ...(left === null || left === item.grown_from ? [] : [{ id: left, edge: 'restore' as const }]),
   ];
 };
 
@@ -139,17 +148,18 @@ export const layOut = (nodes: readonly LineageNode[], { showAutomatic, open }: G
     laneOf.delete(item.id);
     if (awaited !== undefined) lanes[awaited] = undefined;
     const through = lanes.slice(0, lanesShown).flatMap((id, at) => (id === undefined ? [] : [at]));
-    const outOf: { lane: number; isMerge: boolean }[] = [];
-    for (const { id, isMerge } of parentsOf(item)) {
+    const outOf: { lane: number; edge: Edge }[] = [];
+    for (const { id, edge } of parentsOf(item)) {
       if (!here.has(id)) continue;
       let at = laneOf.get(id);
       if (at === undefined) {
-        at = !isMerge && lanes[lane] === undefined ? lane : freeLane(isMerge ? lane + 1 : 0);
+        const isGrown = edge === 'grown';
+        at = isGrown && lanes[lane] === undefined ? lane : freeLane(isGrown ? 0 : lane + 1);
         while (lanes.length < at) lanes.push(undefined);
         lanes[at] = id;
         laneOf.set(id, at);
       }
-      outOf.push({ lane: at, isMerge });
+      outOf.push({ lane: at, edge });
     }
     rows.push({
       item,

@@ -1,17 +1,10 @@
 import type { LineageNode } from '@coppice/protocol';
 import { useComputed, useSignal, useSignalEffect } from '@preact/signals';
-import {
-  actionsOf,
-  ask,
-  deleteSnapshot,
-  destroy,
-  forkSnapshot,
-  keepSnapshot,
-  restore,
-} from '../app/actions.tsx';
+import { actionsOf, ask, destroy } from '../app/actions.tsx';
 import { useKeys } from '../app/keys.ts';
 import { go, query, setQuery } from '../app/router.ts';
 import { client, mayChange, noticeSignOut } from '../app/session.ts';
+import { deleteSnapshot, forkSnapshot, keepSnapshot, restore } from '../app/snapshot-actions.ts';
 import { generation, hrefOf, nameOf, sandboxOf } from '../app/store.ts';
 import { bytes, count, plain } from '../app/text.ts';
 import { Age, Cell, Copy, Failure, Header, Search, State, VirtualList } from '../app/ui.tsx';
@@ -59,12 +52,8 @@ const Lanes = ({ row, width }: { row: Row; width: number }) => {
         <path key={lane} d={curve(middle(lane), 0, middle(lane), rowHeight)} />
       ))}
       {row.isAwaited && <path d={curve(x, 0, x, y)} />}
-      {row.outOf.map(({ lane, isMerge }) => (
-        <path
-          key={`o${lane}${isMerge}`}
-          class={isMerge ? 'merge' : ''}
-          d={curve(x, y, middle(lane), rowHeight)}
-        />
+      {row.outOf.map(({ lane, edge }) => (
+        <path key={`o${lane}${edge}`} class={edge} d={curve(x, y, middle(lane), rowHeight)} />
       ))}
       <Dot item={row.item} x={x} y={y} />
     </svg>
@@ -97,8 +86,15 @@ const labelOf = (node: LineageNode): string =>
 const refOfNode = (node: LineageNode): string => (node.kind === 'sandbox' ? nameOf(node.id) : node.id);
 
 /** What can be done with the node that is chosen, and what stands on it. */
-const Chosen = ({ node, standing }: { node: LineageNode; standing: readonly LineageNode[] }) => {
-  const stands = standing.map(({ kind, name }) => `${kind} ${name}`).join(', ');
+const Chosen = ({
+  node,
+  standing,
+  nameOfNode,
+}: {
+  node: LineageNode;
+  standing: readonly LineageNode[];
+  nameOfNode: (id: string) => string;
+}) => {
   const owner = node.kind === 'snapshot' && node.parent !== null ? sandboxOf(node.parent) : undefined;
   return (
     <aside aria-label="Chosen">
@@ -147,12 +143,12 @@ const Chosen = ({ node, standing }: { node: LineageNode; standing: readonly Line
           </a>
         )}
         {node.kind === 'sandbox' && mayChange() && (
-          <button type="button" class="danger" onClick={() => ask(destroy(node, stands))}>
+          <button type="button" class="danger" onClick={() => ask(destroy(node))}>
             Destroy
           </button>
         )}
         {node.kind === 'snapshot' && mayChange() && (
-          <button type="button" class="danger" onClick={() => ask(deleteSnapshot(node, stands))}>
+          <button type="button" class="danger" onClick={() => ask(deleteSnapshot(node))}>
             Delete
           </button>
         )}
@@ -172,6 +168,17 @@ const Chosen = ({ node, standing }: { node: LineageNode; standing: readonly Line
         <dd>
           <Age at={node.created_at} />
         </dd>
+        {node.restored !== null && (
+          <>
+            <dt>Restored</dt>
+            <dd>
+              to {plain(nameOfNode(node.restored.to))}, <Age at={node.restored.at} /> ago
+              {node.restored.left !== null && (
+                <div class="muted">{plain(nameOfNode(node.restored.left))} keeps what was there before</div>
+              )}
+            </dd>
+          </>
+        )}
         {node.referenced_bytes !== null && (
           <>
             <dt>Holds</dt>
@@ -258,6 +265,7 @@ export const Page = () => {
     });
   });
   const standing = useComputed(() => standingOn(nodes.value ?? []));
+  const names = useComputed(() => new Map((nodes.value ?? []).map((node) => [node.id, labelOf(node)])));
   const width = useComputed(
     () => middle(Math.max(0, ...rows.value.map(({ lanes }) => Math.min(lanes, lanesShown) - 1))) + 9,
   );
@@ -369,6 +377,11 @@ export const Page = () => {
                       ) : (
                         plain(item.name)
                       )}
+                      {item.restored !== null && (
+                        <span class="label restored">
+                          restored to {plain(names.value.get(item.restored.to) ?? item.restored.to)}
+                        </span>
+                      )}
                       {picked.value.includes(refOfNode(item)) && <span class="label">picked</span>}
                     </Cell>
                     <Cell className="muted wide">{kindOf(item)}</Cell>
@@ -397,10 +410,16 @@ export const Page = () => {
               <Legend title="checkpoint, with memory" item={{ kind: 'snapshot', has_memory: true }} />
               <Legend title="image" item={{ kind: 'image' }} />
             </ul>
-            <p class="muted">A dashed line brought changes in: a merge.</p>
+            <p class="muted">
+              A dashed line is a merge. A dotted line leads to what was there before a restore.
+            </p>
           </aside>
         ) : (
-          <Chosen node={chosen} standing={standing.value.get(chosen.id) ?? []} />
+          <Chosen
+            node={chosen}
+            standing={standing.value.get(chosen.id) ?? []}
+            nameOfNode={(id) => names.value.get(id) ?? id}
+          />
         )}
       </div>
     </>

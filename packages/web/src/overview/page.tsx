@@ -3,8 +3,9 @@ import { useComputed, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { actionsOf, ask, create } from '../app/actions.tsx';
 import { useKeys } from '../app/keys.ts';
+import { questions, watchQuestions } from '../app/questions.ts';
 import { go, query, setQuery } from '../app/router.ts';
-import { client, isAdmin, mayChange } from '../app/session.ts';
+import { client, mayChange } from '../app/session.ts';
 import { hrefOf, loaded, nameOf, refOf, sandboxes } from '../app/store.ts';
 import { bytes, count, dollars, plain } from '../app/text.ts';
 import {
@@ -27,13 +28,20 @@ const rowHeight = 36;
 const mostMeasured = 24;
 const measureEveryMs = 3_000;
 
-const filters = [
-  ['', 'All'],
-  ['running', 'Running'],
-  ['paused', 'Asleep'],
-  ['stopped', 'Stopped'],
-  ['failed', 'Failed'],
-] as const;
+/** It failed, or one of its connections waits for a yes or a no. */
+const needsYou = ({ id, state }: Sandbox): boolean => state === 'failed' || questions.value.has(id);
+
+const inState = (state: string) => (sandbox: Sandbox) => sandbox.state === state;
+const filters: Readonly<
+  Record<string, { readonly title: string; readonly holds: (sandbox: Sandbox) => boolean }>
+> = {
+  '': { title: 'All', holds: () => true },
+  running: { title: 'Running', holds: inState('running') },
+  paused: { title: 'Asleep', holds: inState('paused') },
+  stopped: { title: 'Stopped', holds: inState('stopped') },
+  failed: { title: 'Failed', holds: inState('failed') },
+  needs: { title: 'Needs you', holds: needsYou },
+};
 
 const columns = [
   ['State', 'state-column'],
@@ -52,7 +60,8 @@ const sentence = (all: readonly Sandbox[]): string => {
   const parts = [`${of('running')} running`];
   if (of('paused') > 0) parts.push(`${of('paused')} asleep`);
   if (of('stopped') > 0) parts.push(`${of('stopped')} stopped`);
-  if (of('failed') > 0) parts.push(`${count(of('failed'), 'needs', 'need')} you`);
+  const needing = all.filter(needsYou).length;
+  if (needing > 0) parts.push(`${count(needing, 'needs', 'need')} you`);
   const money = spending.value;
   if (money !== undefined)
     parts.push(
@@ -75,6 +84,7 @@ const Empty = () => (
 
 const Row = ({ sandbox }: { sandbox: Sandbox }) => {
   const measured = usage.value.get(sandbox.id);
+  const asked = questions.value.get(sandbox.id);
   const cost = spending.value?.bySandbox.get(sandbox.id);
   const grownFrom =
     sandbox.parent === null
@@ -89,6 +99,12 @@ const Row = ({ sandbox }: { sandbox: Sandbox }) => {
       </Cell>
       <Cell className="name">
         <a href={hrefOf(sandbox.id)}>{plain(refOf(sandbox))}</a>
+        {asked !== undefined && (
+          <a class="label needs" href={`${hrefOf(sandbox.id)}?tab=network`}>
+            asks for {plain(asked[0]!.name)}
+            {asked.length > 1 && ` and ${asked.length - 1} more`}
+          </a>
+        )}
         {Object.entries(sandbox.labels)
           .slice(0, 2)
           .map(([key, value]) => (
@@ -136,12 +152,13 @@ export const Page = () => {
     const state = query.value.get('state') ?? '';
     const words = (query.value.get('q') ?? '').toLowerCase().split(/\s+/).filter(Boolean);
     return sandboxes.value.filter((sandbox) => {
-      if (state !== '' && sandbox.state !== state) return false;
+      if (filters[state]?.holds(sandbox) === false) return false;
       const text = `${sandbox.name} ${sandbox.image} ${sandbox.id} ${Object.entries(sandbox.labels).flat().join(' ')}`;
       return words.every((word) => text.toLowerCase().includes(word));
     });
   });
-  useEffect(() => (isAdmin() ? watchSpending() : undefined), []);
+  useEffect(watchSpending, []);
+  useEffect(watchQuestions, []);
   useEffect(
     () =>
       watchUsage(
@@ -211,10 +228,10 @@ export const Page = () => {
               label="State"
               chosen={state}
               choose={(value) => setQuery({ state: value })}
-              options={filters.map(([value, title]) => ({
+              options={Object.entries(filters).map(([value, { title, holds }]) => ({
                 value,
                 title,
-                count: sandboxes.value.filter((sandbox) => value === '' || sandbox.state === value).length,
+                count: sandboxes.value.filter(holds).length,
               }))}
             />
             <Search value={query.value.get('q') ?? ''} onInput={(q) => setQuery({ q })} />

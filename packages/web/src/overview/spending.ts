@@ -1,10 +1,10 @@
 import type { Budget } from '@coppice/protocol';
 import { signal } from '@preact/signals';
-import { client, noticeSignOut } from '../app/session.ts';
+import { client, isAdmin, noticeSignOut } from '../app/session.ts';
 
 export interface Spending {
   readonly todayMicros: number;
-  /** The limit of the home for a day, where there is one. */
+  /** The limit for a day of all that is seen here, where there is one: of the home, or of the project. */
   readonly limitMicros: number | null;
   readonly bySandbox: ReadonlyMap<string, number>;
 }
@@ -13,7 +13,8 @@ const everyMs = 10_000;
 
 export const spending = signal<Spending | undefined>(undefined);
 
-const isOfToday = ({ scope, period }: Budget): boolean => scope === 'home' && period === 'day';
+const isOfToday = ({ scope, period }: Budget): boolean =>
+  period === 'day' && scope === (isAdmin() ? 'home' : 'project');
 
 const look = async (): Promise<void> => {
   const since_ms = new Date().setUTCHours(0, 0, 0, 0);

@@ -5,10 +5,10 @@ import type {
   ProjectAgent,
   ProjectEvaluation,
 } from '@coppice/protocol';
-import { type Action, json, type Named } from '../app/actions.tsx';
+import type { Action, Named } from '../app/actions.tsx';
 import { client } from '../app/session.ts';
 import { generation } from '../app/store.ts';
-import { count, quoted } from '../app/text.ts';
+import { count, json, quoted } from '../app/text.ts';
 
 export const hrefOf = (id: string): string => `/projects/${encodeURIComponent(id)}`;
 

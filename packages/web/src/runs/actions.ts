@@ -1,6 +1,6 @@
-import { type Action, json, type Named } from '../app/actions.tsx';
+import type { Action, Named } from '../app/actions.tsx';
 import { client } from '../app/session.ts';
-import { quoted } from '../app/text.ts';
+import { json, quoted } from '../app/text.ts';
 
 export const rewindRun = (run: Named, step: number): Action => ({
   title: `Rewind ${run.name} to step ${step}`,

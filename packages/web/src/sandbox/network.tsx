@@ -1,10 +1,13 @@
-import type { NetworkConnection, Sandbox } from '@coppice/protocol';
+import type { NetworkConnection, Question, Sandbox } from '@coppice/protocol';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { client, noticeSignOut, onlySandbox } from '../app/session.ts';
-import { saw } from '../app/store.ts';
-import { bytes, clock, plain } from '../app/text.ts';
+import { ask } from '../app/actions.tsx';
+import { questions, watchQuestions } from '../app/questions.ts';
+import { client, isAdmin, mayChange, noticeSignOut, onlySandbox } from '../app/session.ts';
+import { now, saw } from '../app/store.ts';
+import { bytes, clock, count, plain } from '../app/text.ts';
 import { Failure } from '../app/ui.tsx';
+import { answer } from './answer.ts';
 
 const connectionsKept = 200;
 
@@ -14,13 +17,52 @@ const words = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 const isLocal = (url: string): boolean =>
   URL.canParse(url) && ['http:', 'https:'].includes(new URL(url).protocol);
 
+/** What waits for an answer; whoever may not answer sees it too. */
+const Questions = ({ sandbox, asked }: { sandbox: Sandbox; asked: readonly Question[] }) => (
+  <section class="notice" aria-label="Waits for your answer">
+    <h2>It waits for your answer</h2>
+    <table>
+      <tbody>
+        {asked.map((question) => (
+          <tr key={`${question.name}:${question.port}`}>
+            <td class="mono">
+              {plain(question.name)}:{question.port}
+            </td>
+            <td class="muted">
+              {count(question.connections, 'connection')}, refused in{' '}
+              {count(Math.max(0, Math.ceil((question.until_ms - now.value) / 1000)), 'second')}
+            </td>
+            <td class="do">
+              {mayChange() && onlySandbox() === undefined && (
+                <>
+                  <button
+                    type="button"
+                    class="primary"
+                    onClick={() => ask(answer(sandbox, question, 'Allow'))}
+                  >
+                    Allow
+                  </button>
+                  <button type="button" onClick={() => ask(answer(sandbox, question, 'Refuse'))}>
+                    Refuse
+                  </button>
+                </>
+              )}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </section>
+);
+
 export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
   const failure = useSignal<unknown>(undefined);
   const connections = useSignal<readonly NetworkConnection[]>([]);
   const allow = useSignal(sandbox.network.allow.join(' '));
   const port = useSignal('');
   const handle = client().sandboxes.at(sandbox.id);
-  const isAdmin = onlySandbox() === undefined;
+  const mayDecide = onlySandbox() === undefined && mayChange();
+  const asked = questions.value.get(sandbox.id) ?? [];
   const act = (work: Promise<unknown>): void => {
     work
       .then(() => handle.inspect())
@@ -46,16 +88,18 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
     });
     return () => abort.abort();
   }, [sandbox.id]);
+  useEffect(watchQuestions, []);
   const { network } = sandbox;
   return (
     <>
       <Failure error={failure.value} />
+      {asked.length > 0 && <Questions sandbox={sandbox} asked={asked} />}
       <h2>What it may reach</h2>
       <div class="policy">
         <label>
           <input
             type="checkbox"
-            disabled={!isAdmin}
+            disabled={!mayDecide}
             checked={network.allow_internet}
             onChange={(event) => act(handle.setNetwork({ allow_internet: event.currentTarget.checked }))}
           />{' '}
@@ -64,11 +108,20 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
         <label>
           <input
             type="checkbox"
-            disabled={!isAdmin}
+            disabled={!mayDecide || !isAdmin()}
             checked={network.allow_inter_sandbox}
             onChange={(event) => act(handle.setNetwork({ allow_inter_sandbox: event.currentTarget.checked }))}
           />{' '}
           Other sandboxes
+        </label>
+        <label>
+          <input
+            type="checkbox"
+            disabled={!mayDecide}
+            checked={network.ask}
+            onChange={(event) => act(handle.setNetwork({ ask: event.currentTarget.checked }))}
+          />{' '}
+          Ask about names that no rule allows
         </label>
         <form
           class="inline"
@@ -82,13 +135,13 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
             class="mono"
             aria-label="Only these names and addresses"
             placeholder="Only these: pypi.org, *.debian.org, 10.0.0.0/8"
-            disabled={!isAdmin}
+            disabled={!mayDecide}
             value={allow.value}
             onInput={(event) => {
               allow.value = event.currentTarget.value;
             }}
           />
-          {isAdmin && <button type="submit">Set</button>}
+          {mayDecide && <button type="submit">Set</button>}
         </form>
         {network.deny.length > 0 && <p class="muted">Never: {plain(network.deny.join(', '))}</p>}
         {network.allow_host_ports.length > 0 && (
@@ -96,27 +149,29 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
         )}
       </div>
       <h2>Ports that lead in</h2>
-      <form
-        class="inline"
-        onSubmit={(event) => {
-          event.preventDefault();
-          act(handle.ports.forward(Number(port.value)));
-          port.value = '';
-        }}
-      >
-        <input
-          type="number"
-          min={1}
-          max={65535}
-          aria-label="Port inside"
-          placeholder="Port inside"
-          value={port.value}
-          onInput={(event) => {
-            port.value = event.currentTarget.value;
+      {mayDecide && (
+        <form
+          class="inline"
+          onSubmit={(event) => {
+            event.preventDefault();
+            act(handle.ports.forward(Number(port.value)));
+            port.value = '';
           }}
-        />
-        <button type="submit">Forward</button>
-      </form>
+        >
+          <input
+            type="number"
+            min={1}
+            max={65535}
+            aria-label="Port inside"
+            placeholder="Port inside"
+            value={port.value}
+            onInput={(event) => {
+              port.value = event.currentTarget.value;
+            }}
+          />
+          <button type="submit">Forward</button>
+        </form>
+      )}
       {sandbox.forwards.length > 0 && (
         <table>
           <thead>
@@ -140,13 +195,15 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
                   )}
                 </td>
                 <td class="do">
-                  <button
-                    type="button"
-                    class="quiet small"
-                    onClick={() => act(handle.ports.remove(guest_port))}
-                  >
-                    Remove
-                  </button>
+                  {mayDecide && (
+                    <button
+                      type="button"
+                      class="quiet small"
+                      onClick={() => act(handle.ports.remove(guest_port))}
+                    >
+                      Remove
+                    </button>
+                  )}
                 </td>
               </tr>
             ))}

@@ -5,10 +5,11 @@ import { useEffect } from 'preact/hooks';
 import { actionsOf, ask } from '../app/actions.tsx';
 import { useKeys } from '../app/keys.ts';
 import { go, query, setQuery } from '../app/router.ts';
-import { client, isAdmin, noticeSignOut, onlySandbox } from '../app/session.ts';
+import { client, noticeSignOut, onlySandbox } from '../app/session.ts';
 import { hrefOf, loaded, nameOf, refOf, sandboxOf, saw } from '../app/store.ts';
-import { plain } from '../app/text.ts';
+import { dollars, plain } from '../app/text.ts';
 import { Age, Chips, Copy, State } from '../app/ui.tsx';
+import { spending, watchSpending } from '../overview/spending.ts';
 import { usage, watchUsage } from '../overview/usage.ts';
 import { Usage } from './usage-panel.tsx';
 
@@ -17,19 +18,15 @@ const measureEveryMs = 2_000;
 type Tab = ComponentType<{ sandbox: Sandbox }>;
 
 /** Each is loaded when it is looked at; the terminal is as large as all the rest. */
-const tabs: Readonly<
-  Record<
-    string,
-    { readonly title: string; readonly admin?: true; readonly load: () => Promise<{ Tab: Tab }> }
-  >
-> = {
-  terminal: { title: 'Terminal', load: () => import('./terminal.tsx') },
-  files: { title: 'Files', load: () => import('./files.tsx') },
-  processes: { title: 'Processes', load: () => import('./processes.tsx') },
-  snapshots: { title: 'Snapshots', load: () => import('./snapshots.tsx') },
-  network: { title: 'Network and ports', load: () => import('./network.tsx') },
-  events: { title: 'Events', admin: true, load: () => import('./events.tsx') },
-};
+const tabs: Readonly<Record<string, { readonly title: string; readonly load: () => Promise<{ Tab: Tab }> }>> =
+  {
+    terminal: { title: 'Terminal', load: () => import('./terminal.tsx') },
+    files: { title: 'Files', load: () => import('./files.tsx') },
+    processes: { title: 'Processes', load: () => import('./processes.tsx') },
+    snapshots: { title: 'Snapshots', load: () => import('./snapshots.tsx') },
+    network: { title: 'Network and ports', load: () => import('./network.tsx') },
+    events: { title: 'Events', load: () => import('./events.tsx') },
+  };
 const loadedTabs = signal<Readonly<Record<string, Tab>>>({});
 
 const Facts = ({ sandbox }: { sandbox: Sandbox }) => (
@@ -50,6 +47,8 @@ const Facts = ({ sandbox }: { sandbox: Sandbox }) => (
           <a href={hrefOf(sandbox.parent.sandbox_id)}>{plain(nameOf(sandbox.parent.sandbox_id))}</a>
         )}
       </dd>
+      <dt>Models today</dt>
+      <dd>{dollars(spending.value?.bySandbox.get(sandbox.id) ?? 0)}</dd>
       <dt>Age</dt>
       <dd>
         <Age at={sandbox.created_at} />
@@ -93,6 +92,7 @@ const Facts = ({ sandbox }: { sandbox: Sandbox }) => (
 const View = ({ sandbox }: { sandbox: Sandbox }) => {
   const { id } = sandbox;
   useEffect(() => watchUsage(() => [id], measureEveryMs), [id]);
+  useEffect(watchSpending, []);
   const tab = query.value.get('tab') ?? 'terminal';
   useSignalEffect(() => {
     const wanted = query.value.get('tab') ?? 'terminal';
@@ -145,9 +145,7 @@ const View = ({ sandbox }: { sandbox: Sandbox }) => {
           label="Part"
           chosen={tab}
           choose={(value) => setQuery({ tab: value === 'terminal' ? '' : value }, { replace: false })}
-          options={Object.entries(tabs)
-            .filter(([, { admin }]) => admin === undefined || isAdmin())
-            .map(([value, { title }]) => ({ value, title }))}
+          options={Object.entries(tabs).map(([value, { title }]) => ({ value, title }))}
         />
       </div>
       <div class="split">

@@ -1,7 +1,8 @@
 import type { Sandbox, Snapshot } from '@coppice/protocol';
 import { useSignal, useSignalEffect } from '@preact/signals';
-import { ask, deleteSnapshot, forkSnapshot, restore, takeSnapshot } from '../app/actions.tsx';
-import { client, noticeSignOut, onlySandbox } from '../app/session.ts';
+import { ask, takeSnapshot } from '../app/actions.tsx';
+import { client, mayChange, noticeSignOut, onlySandbox } from '../app/session.ts';
+import { deleteSnapshot, forkSnapshot, restore } from '../app/snapshot-actions.ts';
 import { generation, refOf } from '../app/store.ts';
 import { bytes, plain } from '../app/text.ts';
 import { Age, Failure } from '../app/ui.tsx';
@@ -24,17 +25,18 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
         },
       );
   });
-  const isAdmin = onlySandbox() === undefined;
   if (found.value?.length === 0)
     return (
       <section class="empty">
         <h2>No snapshots</h2>
         <p>A snapshot keeps the files as they are, to come back to or to grow others from.</p>
-        <p>
-          <button type="button" class="primary" onClick={() => ask(takeSnapshot(sandbox))}>
-            Snapshot
-          </button>
-        </p>
+        {mayChange() && (
+          <p>
+            <button type="button" class="primary" onClick={() => ask(takeSnapshot(sandbox))}>
+              Snapshot
+            </button>
+          </p>
+        )}
       </section>
     );
   return (
@@ -64,10 +66,12 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
                 <Age at={snapshot.created_at} />
               </td>
               <td class="do">
-                <button type="button" class="quiet small" onClick={() => ask(restore(sandbox, snapshot))}>
-                  Restore
-                </button>
-                {isAdmin && (
+                {mayChange() && (
+                  <button type="button" class="quiet small" onClick={() => ask(restore(sandbox, snapshot))}>
+                    Restore
+                  </button>
+                )}
+                {mayChange() && onlySandbox() === undefined && (
                   <>
                     <button type="button" class="quiet small" onClick={() => ask(forkSnapshot(snapshot))}>
                       Fork
@@ -75,11 +79,7 @@ export const Tab = ({ sandbox }: { sandbox: Sandbox }) => {
                     <a href={`/compare?from=${snapshot.id}&to=${encodeURIComponent(refOf(sandbox))}`}>
                       Compare
                     </a>
-                    <button
-                      type="button"
-                      class="quiet small"
-                      onClick={() => ask(deleteSnapshot(snapshot, ''))}
-                    >
+                    <button type="button" class="quiet small" onClick={() => ask(deleteSnapshot(snapshot))}>
                       Delete
                     </button>
                   </>

@@ -108,7 +108,7 @@ const jobLog = async (context: ToolContext, ref: string, jobId: number): Promise
 };
 
 const label = (node: LineageNode): string =>
-  `${node.kind} ${node.name} (${node.id}${node.state === null ? '' : `, ${node.state}`}${node.has_memory ? ', with memory' : ''})`;
+  `${node.kind} ${node.name} (${node.id}${node.state === null ? '' : `, ${node.state}`}${node.has_memory ? ', with memory' : ''}${node.restored === null ? '' : `, restored to ${node.restored.to}`})`;
 
 /** An indented tree. */
 const lineageText = async (context: ToolContext): Promise<string> => {
