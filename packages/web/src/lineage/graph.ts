@@ -12,7 +12,7 @@ export interface Group {
 export type Item = LineageNode | Group;
 
 /** What it grew from, what was merged into it, or what it was before it was restored. */
-export type Edge = 'grown' | 'merge' | 'restore';
+type Edge = 'grown' | 'merge' | 'restore';
 
 export interface Row {
   readonly item: Item;
