@@ -697,6 +697,22 @@ class Calls:
         """Report that the task is done, or that it cannot be done."""
         return self._transport.json("POST", "/v1/run/done", None, body=body)
 
+    def list_run_webhooks(self) -> t.ListRunWebhooksResult:
+        """List webhooks for run events, and how many events wait for each."""
+        return self._transport.json("GET", "/v1/run-webhooks", None)
+
+    def add_run_webhook(self, body: t.AddRunWebhookBody) -> t.ListRunWebhooksResultItem:
+        """Post events of one run or of all to a URL, in order, signed as Standard Webhooks specifies."""
+        return self._transport.json("POST", "/v1/run-webhooks", None, body=body)
+
+    def resume_run_webhook(self, webhook: str, body: t.ResumeRunWebhookBody | None = None) -> t.ListRunWebhooksResultItem:
+        """Resume a webhook that was stopped, or send events again from a sequence number."""
+        return self._transport.json("POST", f"/v1/run-webhooks/{segment(webhook)}/resume", None, body=body)
+
+    def remove_run_webhook(self, webhook: str) -> dict[str, Any]:
+        """Remove a webhook for run events."""
+        return self._transport.json("DELETE", f"/v1/run-webhooks/{segment(webhook)}", None)
+
     def whoami(self) -> t.WhoamiResult:
         """Show which token calls and what it may reach."""
         return self._transport.json("GET", "/v1/whoami", None)

@@ -697,6 +697,22 @@ class AsyncCalls:
         """Report that the task is done, or that it cannot be done."""
         return await self._transport.json("POST", "/v1/run/done", None, body=body)
 
+    async def list_run_webhooks(self) -> t.ListRunWebhooksResult:
+        """List webhooks for run events, and how many events wait for each."""
+        return await self._transport.json("GET", "/v1/run-webhooks", None)
+
+    async def add_run_webhook(self, body: t.AddRunWebhookBody) -> t.ListRunWebhooksResultItem:
+        """Post events of one run or of all to a URL, in order, signed as Standard Webhooks specifies."""
+        return await self._transport.json("POST", "/v1/run-webhooks", None, body=body)
+
+    async def resume_run_webhook(self, webhook: str, body: t.ResumeRunWebhookBody | None = None) -> t.ListRunWebhooksResultItem:
+        """Resume a webhook that was stopped, or send events again from a sequence number."""
+        return await self._transport.json("POST", f"/v1/run-webhooks/{segment(webhook)}/resume", None, body=body)
+
+    async def remove_run_webhook(self, webhook: str) -> dict[str, Any]:
+        """Remove a webhook for run events."""
+        return await self._transport.json("DELETE", f"/v1/run-webhooks/{segment(webhook)}", None)
+
     async def whoami(self) -> t.WhoamiResult:
         """Show which token calls and what it may reach."""
         return await self._transport.json("GET", "/v1/whoami", None)

@@ -1974,6 +1974,35 @@ class ReportDoneBody(TypedDict):
     text: NotRequired[str]
 
 
+class ListRunWebhooksResultItem(TypedDict):
+    id: str
+    url: str
+    run_id: str | None
+    types: str | None
+    state: Literal["active", "stopped"]
+    failure: str | None
+    waiting: int
+    last_seq: int | None
+    secret: str | None
+    created_at: str
+
+
+class ListRunWebhooksResult(TypedDict):
+    items: list[ListRunWebhooksResultItem]
+
+
+class AddRunWebhookBody(TypedDict):
+    url: str
+    run: NotRequired[str]
+    types: NotRequired[str]
+    after: NotRequired[int]
+    secret: NotRequired[str]
+
+
+class ResumeRunWebhookBody(TypedDict):
+    after: NotRequired[int]
+
+
 class WhoamiResult(TypedDict):
     token_id: str
     scope: str

@@ -29,6 +29,7 @@ export class Daemon {
     const services = servicesOf(rooms);
     this.#projects = new ProjectsRoom({
       ...kernel,
+      sender: rooms.webhookSender,
       directory: kernel.home.projectsDir,
       mail: kernel.config.mail,
       forgottenAfterS: kernel.config.projects.forgotten_after_s,
@@ -113,6 +114,7 @@ export class Daemon {
     await this.#rooms.guardian.close();
     this.#rooms.insideDoor.close();
     await runs.close();
+    await this.#rooms.runWebhooks.close();
     await this.#kernel.work.close(ending);
     await this.recovered.catch(() => {});
     await this.#housekeeper.close();

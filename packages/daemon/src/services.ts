@@ -98,6 +98,7 @@ import type { TerminalService } from './inside/terminal-service.ts';
 import type { Vault } from './notes/vault.ts';
 import type { InsideService } from './runs/inside-service.ts';
 import type { RunService } from './runs/run-service.ts';
+import type { RunWebhooks } from './runs/run-webhooks.ts';
 import type { Sessions } from './sessions/sessions.ts';
 
 /** Told how far a long operation is; called often, shows nothing by itself. */
@@ -291,6 +292,7 @@ export interface Services {
     run(ref: string, input: z.output<typeof runSwarmSchema>, options?: SwarmOptions): Promise<Swarm>;
   };
   readonly runs: RunService;
+  readonly runWebhooks: Pick<RunWebhooks, 'list' | 'add' | 'resume' | 'remove'>;
   /** For programs in sandboxes, with the token of their run. */
   readonly inside: InsideService;
   readonly network: {

@@ -21,6 +21,7 @@ export const idKinds = {
   run: 'run',
   message: 'msg',
   repository: 'rp',
+  webhook: 'wh',
 } as const;
 export type IdKind = keyof typeof idKinds;
 
@@ -57,6 +58,7 @@ const id = (kind: IdKind) =>
 
 export const sandboxIdSchema = id('sandbox');
 export const snapshotIdSchema = id('snapshot');
+export const webhookIdSchema = id('webhook');
 export const imageIdSchema = id('image');
 export const tokenIdSchema = id('token');
 export const runIdSchema = id('run');

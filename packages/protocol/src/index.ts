@@ -24,6 +24,7 @@ export * from './route.ts';
 export * from './routes.ts';
 export * from './run-events.ts';
 export * from './run-health.ts';
+export * from './run-webhooks.ts';
 export * from './runs.ts';
 export * from './sandboxes.ts';
 export * from './scopes.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { sandboxRefSchema, snapshotRefSchema } from './references.ts';
+import { webhookSecretSchema, webhookUrlSchema } from './webhooks.ts';
 
 /** What people call a project or an agent: a line of text, as it is shown and never a path. */
 const titleSchema = z
@@ -470,7 +471,7 @@ export type AgentTypeInfo = z.infer<typeof agentTypeSchema>;
 export const addNewsTargetSchema = z.strictObject({
   /** A URL that news are posted to, or `mailto:` and an address. */
   url: z.union([
-    z.url({ protocol: /^https?$/ }).max(2000),
+    webhookUrlSchema,
     z
       .string()
       .regex(
@@ -479,10 +480,7 @@ export const addNewsTargetSchema = z.strictObject({
       ),
   ]),
   /** What posts are signed with, as Standard Webhooks has it: `whsec_` and base64. Made where none is given, and shown once. */
-  secret: z
-    .string()
-    .regex(/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/, 'must be whsec_ and at least 24 bytes in base64')
-    .optional(),
+  secret: webhookSecretSchema.optional(),
 });
 export const newsTargetSchema = z.object({
   url: z.string(),

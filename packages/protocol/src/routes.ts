@@ -15,6 +15,7 @@ import { projectRoutes } from './project-routes.ts';
 import type { Route } from './route.ts';
 import { runHealthRoutes } from './run-health.ts';
 import { runRoutes } from './run-routes.ts';
+import { runWebhookRoutes } from './run-webhooks.ts';
 import { sandboxRoutes } from './sandbox-routes.ts';
 import { sessionRoutes } from './session-routes.ts';
 import { snapshotRoutes } from './snapshot-routes.ts';
@@ -39,6 +40,7 @@ export const routes = {
   ...networkRoutes,
   ...imageRoutes,
   ...runRoutes,
+  ...runWebhookRoutes,
   ...pageRoutes,
   ...projectRoutes,
 } as const satisfies Record<string, Route>;

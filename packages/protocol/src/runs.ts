@@ -257,7 +257,7 @@ export const runStepSchema = z.object({
 });
 export type RunStep = z.infer<typeof runStepSchema>;
 
-const eventTypesText = z
+export const eventTypesText = z
   .string()
   .max(1024)
   .refine(

@@ -12,6 +12,7 @@ import type {
 import { joinBytes, textOfBytes } from './connection/bytes.ts';
 import type { Caller, CallOptions } from './connection/caller.ts';
 import { resumed } from './events.ts';
+import { RunWebhooks } from './run-webhooks.ts';
 
 interface RunEventFilter extends CallOptions {
   /** Events after this number; 0 for all. */
@@ -22,10 +23,12 @@ interface RunEventFilter extends CallOptions {
 
 /** Agents at work. Every `run` is an id or a name. */
 export class Runs {
+  readonly webhooks: RunWebhooks;
   readonly #caller: Caller;
 
   constructor(caller: Caller) {
     this.#caller = caller;
+    this.webhooks = new RunWebhooks(caller);
   }
 
   /** Answers at once; `events` tells how it goes, `wait` when it has ended. */

@@ -10,6 +10,7 @@ import { eventLine } from '../ui/run-event.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 import { race } from './agent-race.ts';
+import { defineWebhooks } from './agent-webhook.ts';
 
 interface StartOptions {
   readonly task?: string;
@@ -49,6 +50,7 @@ export const define: DefineCommand = (program, cli) => {
   defineLooks(agent, cli);
   defineWords(agent, cli);
   defineTime(agent, cli);
+  defineWebhooks(agent, cli);
 };
 
 function defineStart(agent: Command, cli: Cli): void {

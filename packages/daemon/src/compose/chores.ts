@@ -14,6 +14,7 @@ const pruneProjectsMs = 5_000;
 const backupMs = 30_000;
 const askDriversMs = 300_000;
 const guardianTickMs = 5_000;
+const postEventsMs = 500;
 const pruneEventsMs = 2_000;
 const prunePageSessionsMs = 60_000;
 
@@ -78,6 +79,11 @@ export function startChores(
     what: 'watching runs',
     everyMs: Math.min(1000, config.run_health.interval_s * 1000),
     work: () => rooms.runWatch.look(),
+  });
+  housekeeper.keep({
+    what: 'posting events of runs',
+    everyMs: postEventsMs,
+    work: async () => rooms.runWebhooks.look(),
   });
   housekeeper.keep({
     what: 'keeping an eye on the time that runs take',

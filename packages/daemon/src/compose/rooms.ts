@@ -12,6 +12,7 @@ import { RunWatch } from '../health/run-watch.ts';
 import { DoctorService } from '../host/doctor-service.ts';
 import { HealthService, type Trouble } from '../host/health-service.ts';
 import { MetricsService } from '../host/metrics-service.ts';
+import { WebhookSender } from '../host/webhook-sender.ts';
 import { CommitService } from '../images/commit-service.ts';
 import { ImageService } from '../images/image-service.ts';
 import { RegistryService } from '../images/registry-service.ts';
@@ -34,6 +35,7 @@ import { Intake } from '../runs/intake.ts';
 import { RunLog } from '../runs/run-log.ts';
 import { RunService } from '../runs/run-service.ts';
 import { RunSetup } from '../runs/run-setup.ts';
+import { RunWebhooks } from '../runs/run-webhooks.ts';
 import { Steps } from '../runs/steps.ts';
 import { Activity } from '../sandboxes/activity.ts';
 import { IdleWatch } from '../sandboxes/idle-watch.ts';
@@ -211,6 +213,14 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     destroySandbox: (id) => lifecycle.destroy(id),
     gatewayHeard: (signal) => feed.caughtUp(signal),
   });
+  const webhookSender = new WebhookSender(kernel.now);
+  const runWebhooks = new RunWebhooks({
+    ...kernel,
+    log: runLog,
+    logger: log,
+    sender: webhookSender,
+    find: (ref) => runs.find(ref),
+  });
   const evidence = new GatewayEvidence({ ...kernel, log: runLog, inbox, onSettled: (id) => runs.lookAt(id) });
   feed.onCall((event) => evidence.hear(event));
 
@@ -370,6 +380,8 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     judge,
     guardian,
     runWatch,
+    runWebhooks,
+    webhookSender,
     feed,
     budgetKeeper: new BudgetKeeper({ ...base, feed, lifecycle, pauser }),
     gatewayService,

@@ -104,6 +104,7 @@ export function servicesOf(rooms: Rooms): Services {
     gateway: rooms.gatewayService,
     sessions,
     runs: rooms.runs,
+    runWebhooks: rooms.runWebhooks,
     inside: rooms.inside,
     ports: rooms.ports,
     images: {

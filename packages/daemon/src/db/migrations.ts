@@ -1,6 +1,7 @@
 import { branchSchemaSql, forgeSchema } from './forge-schema.ts';
 import { guardianSchemaSql } from './guardian-schema.ts';
 import { runSchema } from './run-schema.ts';
+import { runWebhookSchemaSql } from './run-webhook-schema.ts';
 
 /** Each entry brings the schema one version further; entries that were released are never edited. */
 export const migrations: readonly string[] = [
@@ -244,4 +245,5 @@ export const migrations: readonly string[] = [
   CREATE INDEX events_by_project ON events (project, seq);
   CREATE INDEX events_by_run ON events (run_id, seq) WHERE run_id IS NOT NULL;
   `,
+  runWebhookSchemaSql,
 ];

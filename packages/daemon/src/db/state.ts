@@ -14,6 +14,7 @@ import { RunEventTable } from './run-event-table.ts';
 import { RunMessageTable } from './run-message-table.ts';
 import { RunStepTable } from './run-step-table.ts';
 import { RunTable } from './run-table.ts';
+import { RunWebhookTable } from './run-webhook-table.ts';
 import { SandboxTable } from './sandbox-table.ts';
 import { SnapshotTable } from './snapshot-table.ts';
 import { TokenTable } from './token-table.ts';
@@ -32,6 +33,7 @@ export class State {
   readonly runEvents: RunEventTable;
   readonly runMessages: RunMessageTable;
   readonly runSteps: RunStepTable;
+  readonly runWebhooks: RunWebhookTable;
   readonly forge: ForgeTable;
   readonly pageSessions: PageSessionTable;
   readonly branches: BranchTable;
@@ -58,6 +60,7 @@ export class State {
     this.runEvents = new RunEventTable(database);
     this.runMessages = new RunMessageTable(database);
     this.runSteps = new RunStepTable(database);
+    this.runWebhooks = new RunWebhookTable(database);
     this.forge = new ForgeTable(database);
     this.pageSessions = new PageSessionTable(database);
     this.branches = new BranchTable(database);

@@ -323,6 +323,10 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   takeStep: ({ params, body }) => services.runs.takeStep(params.run, body.title),
   rewindRun: ({ params, body }) => services.runs.rewind(params.run, body),
   forkRun: ({ params, body }) => services.runs.fork(params.run, body),
+  listRunWebhooks: () => items(services.runWebhooks.list()),
+  addRunWebhook: ({ body }) => services.runWebhooks.add(body),
+  resumeRunWebhook: ({ params, body }) => services.runWebhooks.resume(params.webhook, body),
+  removeRunWebhook: ({ params }) => done(services.runWebhooks.remove(params.webhook)),
   reportEvent: ({ principal, body }) => services.inside.report(runOf(principal), body),
   fetchMessages: ({ principal, query, signal }) =>
     items(services.inside.messages(runOf(principal), query, signal)),

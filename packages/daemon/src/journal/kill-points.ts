@@ -68,6 +68,7 @@ export const killPoints = [
   'run.exited',
   'run.completing',
   'run.completed',
+  'webhook.posted',
   'forge-merge.recorded',
   'forge-merge.moved',
   'forge-merge.committed',

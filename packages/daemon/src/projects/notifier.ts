@@ -1,12 +1,12 @@
-import { createHmac, randomBytes } from 'node:crypto';
-import type { NotificationRecord, ProjectStore } from '@coppice/projects';
+import { randomBytes } from 'node:crypto';
+import type { NotificationRecord, ProjectStore, WebhookRecord } from '@coppice/projects';
 import { CoppiceError } from '@coppice/protocol';
 import type { Log } from '../host/log.ts';
+import { newWebhookSecret, pauseAfter, type WebhookSender } from '../host/webhook-sender.ts';
 import type { Mailer } from './mailer.ts';
 import { at } from './views.ts';
 
 const giveUpAfter = 8;
-const answerMs = 10_000;
 
 export type News =
   | 'project.ended'
@@ -23,12 +23,20 @@ export class Notifier {
   readonly #store: ProjectStore;
   readonly #log: Log;
   readonly #now: () => number;
+  readonly #sender: WebhookSender;
   readonly #mailer: Mailer | undefined;
 
-  constructor(store: ProjectStore, log: Log, now: () => number, mailer: Mailer | undefined) {
+  constructor(
+    store: ProjectStore,
+    log: Log,
+    now: () => number,
+    sender: WebhookSender,
+    mailer: Mailer | undefined,
+  ) {
     this.#store = store;
     this.#log = log;
     this.#now = now;
+    this.#sender = sender;
     this.#mailer = mailer;
   }
 
@@ -46,7 +54,7 @@ export class Notifier {
       });
     if (isMail && given !== undefined)
       throw new CoppiceError('invalid_argument', 'mail is not signed: a secret is for URLs');
-    const secret = isMail ? '' : (given ?? `whsec_${randomBytes(24).toString('base64')}`);
+    const secret = isMail ? '' : (given ?? newWebhookSecret());
     const createdMs = this.#now();
     if (!this.#store.webhooks.insert({ url, secret, createdMs }, true).isNew)
       throw new CoppiceError('name_taken', `news go to ${url} already`, {
@@ -89,16 +97,16 @@ export class Notifier {
         );
         continue;
       }
-      const failure = target.url.startsWith(mailTo)
-        ? await this.#mail(waiting)
-        : await this.#post(target.url, target.secret, waiting.messageId, waiting.body);
+      const { failure, waitMs } = target.url.startsWith(mailTo)
+        ? { failure: await this.#mail(waiting), waitMs: 0 }
+        : await this.#post(target, waiting);
       const attempts = waiting.attempts + 1;
       const changes =
         failure === undefined
           ? { state: 'sent' as const }
           : {
               state: attempts >= giveUpAfter ? ('given-up' as const) : ('waiting' as const),
-              nextMs: this.#now() + 1000 * 4 ** attempts,
+              nextMs: this.#now() + pauseAfter(attempts, waitMs),
             };
       if (failure !== undefined)
         this.#log.warn({ url: target.url, failure }, 'news of a project were not taken');
@@ -130,27 +138,11 @@ export class Notifier {
     }
   }
 
-  async #post(url: string, secret: string, id: string, body: string): Promise<string | undefined> {
-    const timestamp = Math.floor(this.#now() / 1000);
-    const key = Buffer.from(secret.slice('whsec_'.length), 'base64');
-    const signature = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64');
-    try {
-      const answer = await fetch(url, {
-        method: 'POST',
-        redirect: 'error',
-        signal: AbortSignal.timeout(answerMs),
-        headers: {
-          'content-type': 'application/json',
-          'webhook-id': id,
-          'webhook-timestamp': String(timestamp),
-          'webhook-signature': `v1,${signature}`,
-        },
-        body,
-      });
-      await answer.body?.cancel();
-      return answer.ok ? undefined : `it answered ${answer.status}`;
-    } catch (error) {
-      return String((error as Error).cause ?? error);
-    }
+  async #post(
+    { url, secret }: WebhookRecord,
+    { messageId: id, body }: NotificationRecord,
+  ): Promise<{ failure: string | undefined; waitMs: number }> {
+    const posted = await this.#sender.post({ url, secret, id, body });
+    return posted.taken ? { failure: undefined, waitMs: 0 } : posted;
   }
 }

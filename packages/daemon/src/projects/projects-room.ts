@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { AgentTypes, ProductionStore, ProjectStore } from '@coppice/projects';
 import type { IdSource } from '@coppice/protocol';
 import type { Log } from '../host/log.ts';
+import type { WebhookSender } from '../host/webhook-sender.ts';
 import { AgentWork, type WorkServices } from './agent-work.ts';
 import { Council } from './council.ts';
 import { ExperimentRunner } from './experiment-runner.ts';
@@ -30,6 +31,7 @@ export interface ProjectsRoomParts {
   readonly mayDie: MayDie;
   /** A project in which nothing happened for so long seems forgotten. */
   readonly forgottenAfterS: number;
+  readonly sender: WebhookSender;
   /** The server that sends mail, where there is one. */
   readonly mail: MailSettings | null;
 }
@@ -54,7 +56,7 @@ export class ProjectsRoom {
   #closed = false;
 
   constructor(parts: ProjectsRoomParts) {
-    const { directory, services, log, now, ids, mayDie, forgottenAfterS, mail } = parts;
+    const { directory, services, log, now, ids, mayDie, forgottenAfterS, sender, mail } = parts;
     const freshRunId = (): string => ids.next('run');
     const store = new ProjectStore(join(directory, 'sandbox.db'));
     const productionStore = new ProductionStore(join(directory, 'production.db'));
@@ -65,7 +67,7 @@ export class ProjectsRoom {
     const models = new ModelAsker(services);
     const judge = new TrialJudge(services, models);
     this.finder = new ProjectFinder(store);
-    this.notifier = new Notifier(store, log, now, mail === null ? undefined : new Mailer(mail));
+    this.notifier = new Notifier(store, log, now, sender, mail === null ? undefined : new Mailer(mail));
     const common = {
       store,
       services,
