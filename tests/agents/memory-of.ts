@@ -1,4 +1,5 @@
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
+import { homeKey } from '@coppice/testkit';
 
 const chunkBytes = 8 << 20;
 
@@ -54,25 +55,55 @@ export function inMemoryOf(
       textOf(`/proc/${pid}/cmdline`).includes(run.sandbox_id ?? '-');
     if (!isOfRun && !isKernel) continue;
     processes += 1;
-    for (const line of textOf(`/proc/${pid}/maps`).split('\n')) {
-      const range = /^([0-9a-f]+)-([0-9a-f]+) r/.exec(line);
-      // Memory of gVisor is read through its file below: to read its mapping would fill its holes, at the cost of the sandbox.
-      if (range !== null && !line.includes('[vvar') && !line.includes('runsc-memory'))
-        find(
-          `/proc/${pid}/mem`,
-          Number.parseInt(range[1]!, 16),
-          Number.parseInt(range[2]!, 16),
-          texts,
-          found,
-        );
-    }
-    for (const fd of isKernel && existsSync(`/proc/${pid}/fd`) ? readdirSync(`/proc/${pid}/fd`) : []) {
-      const path = `/proc/${pid}/fd/${fd}`;
-      if (linkOf(path).includes('runsc-memory')) find(path, 0, 64 * 2 ** 30, texts, found);
-    }
+    searchProcess(pid, texts, found);
   }
   return { found, processes };
 }
+
+/** Adds those of the texts that are in the memory of a process. */
+function searchProcess(pid: string, texts: readonly string[], found: Set<string>): void {
+  for (const line of textOf(`/proc/${pid}/maps`).split('\n')) {
+    const range = /^([0-9a-f]+)-([0-9a-f]+) r/.exec(line);
+    // Memory of gVisor is read through its file below: to read its mapping would fill its holes, at the cost of the sandbox.
+    if (range !== null && !line.includes('[vvar') && !line.includes('runsc-memory'))
+      find(`/proc/${pid}/mem`, Number.parseInt(range[1]!, 16), Number.parseInt(range[2]!, 16), texts, found);
+  }
+  for (const fd of namesIn(`/proc/${pid}/fd`)) {
+    const path = `/proc/${pid}/fd/${fd}`;
+    if (linkOf(path).includes('runsc-memory')) find(path, 0, 64 * 2 ** 30, texts, found);
+  }
+}
+
+export interface Searched {
+  readonly command: string;
+  readonly found: readonly string[];
+}
+
+/** Every process of a home: the daemon, its helpers, the gateway, and all in its sandboxes; with those of the texts that it holds. */
+export function searchHome(home: string, texts: readonly string[]): ReadonlyMap<number, Searched> {
+  const key = homeKey(home);
+  const searched = new Map<number, Searched>();
+  for (const pid of pids()) {
+    const command = textOf(`/proc/${pid}/cmdline`).replaceAll('\0', ' ');
+    const signs = [command, textOf(`/proc/${pid}/cgroup`), `${linkOf(`/proc/${pid}/cwd`)}/`];
+    if (!signs.some((sign) => sign.includes(`${home}/`) || sign.includes(`${home} `) || sign.includes(key)))
+      continue;
+    const found = new Set(
+      texts.filter((text) => `${command}${textOf(`/proc/${pid}/environ`)}`.includes(text)),
+    );
+    searchProcess(pid, texts, found);
+    searched.set(Number(pid), { command, found: [...found] });
+  }
+  return searched;
+}
+
+const namesIn = (directory: string): string[] => {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
+};
 
 const linkOf = (path: string): string => {
   try {
