@@ -72,7 +72,11 @@ const results: BenchResults | undefined = whole
   ? { measured_at: new Date().toISOString(), machine, rows: measured }
   : earlier && {
       ...earlier,
-      rows: earlier.rows.map((row) => measured.find(({ name }) => name === row.name) ?? row),
+      // In the order of the rows; one that is new has no earlier result.
+      rows: rows.flatMap(({ name }) => {
+        const found = [...measured, ...earlier.rows].find((row) => row.name === name);
+        return found === undefined ? [] : [found];
+      }),
     };
 if (results !== undefined) {
   writeResults(results);

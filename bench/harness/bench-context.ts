@@ -35,9 +35,12 @@ export class BenchContext implements AsyncDisposable {
   }
 
   /** One that has been at work for a while, as daemons have: what it and its client do often is compiled. */
-  async daemon(config: RunningDaemonOptions['config'] = {}): Promise<RunningDaemon> {
+  async daemon(
+    config: RunningDaemonOptions['config'] = {},
+    place: Pick<RunningDaemonOptions, 'netns'> = {},
+  ): Promise<RunningDaemon> {
     const daemon = this.#resources.use(
-      await RunningDaemon.start({ bundle: true, config: { log_level: 'warn', ...config } }),
+      await RunningDaemon.start({ bundle: true, config: { log_level: 'warn', ...config }, ...place }),
     );
     for (let sandboxes = this.amount(50, 0); sandboxes > 0; sandboxes -= 1) {
       const sandbox = await daemon.client.sandboxes.create();

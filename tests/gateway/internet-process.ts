@@ -92,6 +92,23 @@ createServer((socket) => {
   socket.write('welcome\n');
   socket.on('data', (data) => socket.write(`echo ${data}`));
 }).listen(2222);
+/** Sends as many bytes as a line says. */
+createServer((socket) => {
+  const chunk = Buffer.alloc(1 << 20, 'x');
+  socket.on('error', () => {});
+  socket.once('data', (line) => {
+    let left = Number(line.toString());
+    const more = (): void => {
+      while (left > 0) {
+        const size = Math.min(left, chunk.length);
+        left -= size;
+        if (!socket.write(chunk.subarray(0, size))) return void socket.once('drain', more);
+      }
+      socket.end();
+    };
+    more();
+  });
+}).listen(9000);
 /** The web at another port. */
 createHttp((request, response) => response.end(`http ${request.headers.host}`)).listen(8080);
 

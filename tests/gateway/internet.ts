@@ -9,6 +9,8 @@ const program = fileURLToPath(new URL('./internet-process.ts', import.meta.url))
 
 /** Where the servers are, and the two names of one of them. */
 export const server = '198.51.100.1';
+/** A port where it sends as many bytes as a line says. */
+export const sink = 9000;
 export const hostAddress = '203.0.113.2';
 /** The side of the link that answers, so that answers come from where they are awaited. */
 export const nameServer = '203.0.113.1';

@@ -215,11 +215,14 @@ describe('a run that is watched', () => {
 
   test('in quarantine is cut off and frozen, with evidence, until a person lets it out with a reason', async () => {
     const { guardian, runs } = daemon.client;
-    const { sandbox } = await begin('suspect', { network: { allow_internet: true } });
+    const network = { allow: ['*.example.com', '198.51.100.7'], deny: ['ads.example.com'], ask: true };
+    const { sandbox } = await begin('suspect', { network });
+    const before = (await sandbox.inspect()).network;
+    expect(before).toMatchObject(network);
     const held = await guardian.quarantine('suspect', 'it talks to strangers');
     expect(held.quarantine).toMatchObject({ reason: 'it talks to strangers', by: 'home' });
     expect(existsSync(held.quarantine!.evidence!)).toBe(true);
-    expect((await sandbox.inspect()).network).toMatchObject({ allow_internet: false });
+    expect((await sandbox.inspect()).network).toMatchObject({ allow: [], ask: false, allow_internet: false });
     // Where memory cannot be kept, freezing would lose it: the run is stopped instead.
     const keepsMemory = (await runs.get('suspect')).paused;
     if (!keepsMemory) expect(await runs.wait('suspect')).toMatchObject({ outcome: 'cancelled' });
@@ -227,7 +230,8 @@ describe('a run that is watched', () => {
     await daemon.restart();
     expect((await guardian.health()).find(({ name }) => name === 'suspect')?.quarantine).not.toBeNull();
     expect(await guardian.clear('suspect', 'it was a test')).toMatchObject({ quarantine: null });
-    expect((await sandbox.inspect()).network).toMatchObject({ allow_internet: true });
+    // All of it is back, what was denied and asked about included.
+    expect((await sandbox.inspect()).network).toEqual(before);
     expect(await runs.get('suspect')).toMatchObject({ paused: false });
     if (keepsMemory) await runs.stop('suspect');
   });

@@ -57,27 +57,33 @@ const rows = (file: string): Record<string, unknown>[] => {
 /** What the ledger has of the call after the next start, and whether the upstream got it. */
 const known = { outcome: 'complete', estimated: 0, input: 50, output: 30 };
 const lost = { outcome: 'lost', estimated: 1, output: 1000 };
+const failed = { outcome: 'failed', estimated: 0, input: 0, output: 0 };
 
 describe('a gateway that is killed', () => {
   test.each([
-    ['before it is begun', false, undefined],
-    ['while it is begun', false, undefined],
-    ['after it is begun', false, lost],
-    ['when the upstream has it', true, lost],
-    ['in the middle of the answer', true, lost],
-    ['before it is settled', true, lost],
-    ['while it is settled', true, lost],
-    ['after it is settled', true, known],
-    ['while it is recovered', true, lost],
-  ] as const)('%s loses no call that was billed, and counts none twice', async (step, isBilled, expected) => {
+    ['before it is begun', 0, []],
+    ['while it is begun', 0, []],
+    ['after it is begun', 0, [lost]],
+    ['when the upstream has it', 1, [lost]],
+    ['in the middle of the answer', 1, [lost]],
+    ['before it is settled', 1, [lost]],
+    ['while it is settled', 1, [lost]],
+    ['after it is settled', 1, [known]],
+    ['while it is recovered', 1, [lost]],
+    ['before it is tried again', 1, [failed]],
+    ['when the upstream has its second try', 2, [failed, lost]],
+  ] as const)('%s loses no call that was billed, and counts none twice', async (step, requests, expected) => {
     const directory = mkdtempSync(join(tmpdir(), 'coppice-killed-'));
     const file = join(directory, 'ledger.db');
-    let billed = 0;
+    let arrived = 0;
     let killed: ChildProcess | undefined;
     const answer: RequestListener = (request, response) => {
       request.resume();
-      billed += 1;
+      arrived += 1;
       response.on('error', () => {});
+      if (arrived === 1 && /tried again|second try/.test(step))
+        return void response.writeHead(529, { 'retry-after': '0' }).end('{}');
+      if (arrived === 2) killed!.kill('SIGKILL');
       if (step === 'when the upstream has it') killed!.kill('SIGKILL');
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(first);
@@ -99,7 +105,7 @@ describe('a gateway that is killed', () => {
         .catch(() => {});
       await gone;
       expect(one.child.signalCode).toBe('SIGKILL');
-      expect(billed).toBe(isBilled ? 1 : 0);
+      expect(arrived).toBe(requests);
 
       if (step === 'while it is recovered') {
         expect(await start(file, urlOf(upstream), step)).toBeUndefined();
@@ -107,27 +113,25 @@ describe('a gateway that is killed', () => {
       }
       const next = (await start(file, urlOf(upstream), 'none'))!;
       await end(next.child);
-      expect(next.recovered).toBe(expected === lost ? 1 : 0);
-      expect(rows(file)).toMatchObject(expected === undefined ? [] : [expected]);
+      expect(next.recovered).toBe(expected.filter((row) => row === lost).length);
+      expect(rows(file)).toMatchObject(expected);
 
       // A third one finds nothing to do, and the budgets know what was spent and hold nothing.
       const third = (await start(file, urlOf(upstream), 'none'))!;
       await end(third.child);
       expect(third.recovered).toBe(0);
       const database = openLedgerFile(file);
-      const [call] = rows(file);
+      const calls = rows(file);
       // What the daemon hears is what the ledger has, each once.
       const { events } = new Outbox(database).page({ epoch: '', after: 0 }, 100);
-      const told = events.filter(({ event }) => event.type !== 'model.first_byte');
-      expect(told.map(({ event }) => event)).toMatchObject(
-        call === undefined
-          ? []
-          : [
-              { type: 'model.request', call: call.call, run: 'r' },
-              { type: 'model.settled', call: call.call, run: 'r', outcome: call.outcome },
-            ],
+      const told = events.map(({ event }) => event).filter(({ type }) => type !== 'model.first_byte');
+      expect(told).toMatchObject(
+        calls.flatMap(({ call, attempt, outcome }) => [
+          { type: 'model.request', call, attempt, run: 'r' },
+          { type: 'model.settled', call, attempt, run: 'r', outcome },
+        ]),
       );
-      const spent = call === undefined ? 0 : Number(call.input) + Number(call.output);
+      const spent = calls.reduce((sum, { input, output }) => sum + Number(input) + Number(output), 0);
       expect(new Budgets(database).set({ scope: 'run', name: 'r', tokens: 10_000 })).toMatchObject({
         spentTokens: spent,
         heldTokens: 0,

@@ -33,7 +33,7 @@ class DyingLedger extends Ledger {
   }
 
   override begin(beginning: Beginning): number {
-    dieAt('before it is begun');
+    dieAt(beginning.attempt === 1 ? 'before it is begun' : 'before it is tried again');
     const id = super.begin(beginning);
     dieAt('while it is begun');
     this.#written = 'begun';
@@ -56,7 +56,7 @@ const gateway = new ModelGateway({
   ledger,
   budgets: new Budgets(database),
   prices: new Prices({ unknown: 'refuse', file: { models: { m: { input: 1, output: 10 } } } }),
-  upstreams: new Upstreams({ upstreams: [{ name: 'u', kind: 'anthropic', url, retries: 0 }] }),
+  upstreams: new Upstreams({ upstreams: [{ name: 'u', kind: 'anthropic', url, retries: 1 }] }),
   keyOf: async () => 'key',
   emit: (event) => outbox.post(event),
   sightings: new Sightings(database),

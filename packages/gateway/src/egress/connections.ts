@@ -4,6 +4,7 @@ import type { SecretKeeper } from '../secrets/secret-keeper.ts';
 import { type Hello, longestHello, readClientHello } from './client-hello.ts';
 import { type Errand, printable } from './errand.ts';
 import { type HttpByName, looksLikeHttp } from './http-by-name.ts';
+import { Inflow } from './inflow.ts';
 import { listen } from './name-server.ts';
 import type { NameTables } from './name-table.ts';
 import { type EgressPolicy, judge, type Policies } from './policies.ts';
@@ -172,9 +173,10 @@ export class Connections {
   async #carry(inside: Socket, errand: Errand, unspoken: boolean): Promise<void> {
     const { reach, records } = this.#parts;
     const { policy, name, port, beganMs } = errand;
+    const inflow = new Inflow();
     let outside: Socket;
     try {
-      outside = await reach.connect(policy, name, port);
+      outside = await reach.connect(policy, name, port, inflow.reading);
     } catch (error) {
       const reason = error instanceof Unreachable ? error.message : `${name}: ${(error as Error).message}`;
       records.refused(policy.sandbox, name, port, reason);
@@ -204,14 +206,13 @@ export class Connections {
       });
     });
     if (inside.destroyed) return void outside.destroy();
-    outside.pipe(inside);
+    inflow.into(inside, outside);
     // Some servers speak first, so their first word is not waited for; but what a client then says must fit its name.
     if (unspoken) {
       const opening = await this.#opening(inside);
       if (opening.kind === 'silent') return void outside.end();
       if (opening.kind === 'tls' && !this.#mayPass(errand, opening, inside)) return;
       if (opening.kind === 'http') {
-        outside.unpipe(inside);
         turnedIntoHttp = true;
         outside.destroy();
         return this.#parts.http.serve(inside, errand);

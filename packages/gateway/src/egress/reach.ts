@@ -1,5 +1,5 @@
 import { Resolver, lookup as systemLookup } from 'node:dns/promises';
-import { BlockList, connect, type Socket } from 'node:net';
+import { BlockList, connect, type OnReadOpts, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { EgressPolicy } from './policies.ts';
 
@@ -62,12 +62,13 @@ export class Reach {
     return (await this.#lookup(name)).length > 0;
   }
 
-  async connect(policy: EgressPolicy, name: string, port: number): Promise<Socket> {
+  /** With `reading` the connection is paused, and what it reads goes there. */
+  async connect(policy: EgressPolicy, name: string, port: number, reading?: OnReadOpts): Promise<Socket> {
     const addresses = await this.#lookup(name);
     if (addresses.length === 0) throw new Unreachable(`${name} does not exist`);
     const open = addresses.filter((address) => this.#isOpen(policy, address));
     if (open.length === 0) throw new Unreachable(refusal(name, addresses[0]));
-    return connected(name, port, open);
+    return connected(name, port, open, reading);
   }
 
   #isOpen(policy: EgressPolicy, { address, family }: Address): boolean {
@@ -92,9 +93,15 @@ const refusal = (name: string, first: Address | undefined): string =>
   `${name} leads to ${first?.address}, which is this machine or a private network; ` +
   'a private address is reached by name only where the policy allows the address too';
 
-function connected(name: string, port: number, addresses: readonly Address[]): Promise<Socket> {
+function connected(
+  name: string,
+  port: number,
+  addresses: readonly Address[],
+  onread: OnReadOpts | undefined,
+): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({
+      ...(onread === undefined ? {} : { onread }),
       host: name,
       port,
       allowHalfOpen: true,
@@ -102,6 +109,7 @@ function connected(name: string, port: number, addresses: readonly Address[]): P
       autoSelectFamily: true,
       lookup: (_name, _options, done) => done(null, [...addresses]),
     });
+    if (onread !== undefined) socket.pause();
     const timer = setTimeout(
       () => socket.destroy(new Unreachable(`${name} did not answer at port ${port}`)),
       connectMs,

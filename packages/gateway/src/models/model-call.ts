@@ -1,53 +1,39 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import { CoppiceError, type GatewayEvent } from '@coppice/protocol';
-import type { Budgets } from '../budgets/budgets.ts';
-import type { Ledger } from '../ledger/ledger.ts';
-import { type OfCall, type Outcome, settledEvent } from '../ledger/settlement.ts';
-import type { Price, Prices } from '../prices/prices.ts';
+import { CoppiceError } from '@coppice/protocol';
 import type { Recordings } from '../recordings/recordings.ts';
 import type { PlayedStep } from '../recordings/scripted/script-player.ts';
 import type { Scripts } from '../recordings/scripted/scripts.ts';
 import { AnswerReader } from './answer-reader.ts';
-import type { Caller } from './caller.ts';
-import type { Asked, Changes, Dialect, ModelRequest, RequestFields } from './dialect.ts';
+import {
+  type AccountedCall,
+  type AccountParts,
+  type Attempt,
+  CallAccount,
+  replayUpstream,
+} from './call-account.ts';
+import type { Changes, RequestFields } from './dialect.ts';
 import { applyEdits } from './dialects/fields.ts';
 import { EventFilter } from './event-filter.ts';
-import type { RunHabits } from './habits.ts';
 import { toClient, toUpstream } from './headers.ts';
-import { messagesIn, type Sightings } from './message-markers.ts';
-import { type Answer, type RelayEnd, relay } from './relay.ts';
-import type { RequestBody } from './request-body.ts';
+import { type Answer, relay } from './relay.ts';
 import { sendError } from './send-error.ts';
 import { NoAnswer, type UpstreamConnections } from './upstream-request.ts';
-import type { Choice, Upstream, Upstreams } from './upstreams.ts';
-import { inputOf, noUsage, type Usage } from './usage.ts';
+import type { Choice, Upstream } from './upstreams.ts';
+import { noUsage } from './usage.ts';
 
-export interface CallParts {
-  readonly ledger: Ledger;
-  readonly budgets: Budgets;
-  readonly prices: Prices;
-  readonly upstreams: Upstreams;
+export interface CallParts extends AccountParts {
   readonly connections: UpstreamConnections;
   readonly recordings?: Recordings;
   readonly scripts: Scripts;
-  readonly habits: RunHabits;
-  readonly sightings: Sightings;
   keyOf(secretName: string): Promise<string>;
-  emit(event: GatewayEvent): void;
-  now(): number;
 }
 
-export interface CallQuestion {
-  readonly dialect: Dialect;
-  readonly asked: Asked;
-  readonly caller: Caller;
+export interface CallQuestion extends AccountedCall {
   /** Path and query, without a key. */
   readonly path: string;
-  readonly body: RequestBody;
   readonly fields: RequestFields;
-  readonly request: ModelRequest;
 }
 
 /** What one try came to: it answered the client, or the next one may be tried. */
@@ -63,22 +49,6 @@ interface Where {
   readonly replay?: Answer;
 }
 
-/** Stands in the ledger where a recording answered. */
-const replayUpstream: Upstream = {
-  name: 'replay',
-  kind: 'openai-compatible',
-  models: ['*'],
-  retries: 0,
-  max_retry_wait_s: 0,
-  first_byte_timeout_s: 3_600,
-  stall_timeout_s: 3_600,
-};
-/** Nobody is asked, so nobody charges. */
-const free = (version: string): Price => ({ micros: 0, version });
-
-/** What an answer can have where the request does not say: the longest that a vendor gives. */
-const longestAnswer = 128_000;
-
 /** Statuses after which the same upstream may answer a little later. */
 const again = new Set([408, 409, 429, 500, 502, 503, 504, 529]);
 
@@ -93,11 +63,12 @@ export class ModelCall {
   readonly #response: ServerResponse;
   readonly #gone = new AbortController();
   readonly #id = `call_${randomBytes(12).toString('hex')}`;
-  #attempts = 0;
+  readonly #account: CallAccount;
 
   constructor(parts: CallParts, question: CallQuestion, incoming: IncomingMessage, response: ServerResponse) {
     this.#parts = parts;
     this.#question = question;
+    this.#account = new CallAccount(parts, question, this.#id);
     this.#incoming = incoming;
     this.#response = response;
   }
@@ -164,7 +135,7 @@ export class ModelCall {
     const { upstream } = where;
     const { request } = this.#question;
     const key = await this.#key(upstream);
-    const { attempt, maxOutput } = await this.#begin(model, upstream);
+    const { attempt, maxOutput } = await this.#account.begin(model, upstream, this.#gone.signal);
     let isSent = false;
     try {
       const changes: Changes = {
@@ -253,7 +224,7 @@ export class ModelCall {
       filter: isAdded === undefined ? undefined : new EventFilter(isAdded),
       stallTimeoutMs: upstream.stall_timeout_s * 1_000,
     });
-    this.#settleAnswer(attempt, reader, end, { status, firstByteMs });
+    this.#account.settleAnswer(attempt, reader, end, { status, firstByteMs });
     if (end === 'whole' && recorder !== undefined)
       this.#save(() => recorder.save({ status, contentType, secrets: secrets.map(withoutBearer) }));
     if (end === 'whole') this.#response.end();
@@ -282,104 +253,9 @@ export class ModelCall {
     return this.#question.dialect.keyHeaders(key);
   }
 
-  /** Writes the call down before it leaves, with as much of the budgets as it can take. */
-  async #begin(
-    model: string,
-    upstream: Upstream,
-  ): Promise<{ attempt: Attempt; maxOutput: number | undefined }> {
-    const { caller, dialect, request, body, asked } = this.#question;
-    const { habits, ledger, budgets, upstreams } = this.#parts;
-    this.#attempts += 1;
-    const about = { ...this.#about(), model, upstream: upstream.name };
-    const vendor = upstreams.vendor(upstream, dialect.name);
-    const inputEstimate = habits.inputEstimate(caller, body.length);
-    const start = (id: number | undefined): Attempt => {
-      const began = performance.now();
-      const elapsedMs = (): number => Math.round(performance.now() - began);
-      const isScript = upstream.kind === 'script';
-      return { id, about, vendor, isScript, inputEstimate, isSettled: false, elapsedMs };
-    };
-    if (asked.purpose === 'count') return { attempt: start(undefined), maxOutput: undefined };
-    const answers = Math.max(1, request.answers ?? 1);
-    const usualOutput = habits.usualOutput(caller) * answers;
-    const asks = (request.maxOutput ?? longestAnswer) * answers;
-    const priceOf = (output: number): Price | undefined =>
-      upstream === replayUpstream
-        ? free('replay')
-        : this.#price(model, upstream, vendor, { ...noUsage, input: inputEstimate, output });
-    const inputPrice = priceOf(0);
-    const millionOutputs = priceOf(1_000_000);
-    const outputEstimate = Math.min(usualOutput, asks);
-    let granted = asks;
-    const id = await budgets.reserve(
-      {
-        caller,
-        inputTokens: inputEstimate,
-        usualOutput,
-        maxOutput: asks,
-        leastOutput: (request.leastOutput ?? 256) * answers,
-        price: inputPrice && {
-          inputMicros: inputPrice.micros,
-          microsPerOutput: (millionOutputs!.micros - inputPrice.micros) / 1_000_000,
-        },
-      },
-      (grant) => {
-        granted = grant.maxOutput;
-        return ledger.together(() => {
-          this.#tellRequest(about);
-          return ledger.begin({
-            call: this.#id,
-            attempt: this.#attempts,
-            caller,
-            dialect: dialect.name,
-            modelAsked: request.model,
-            model,
-            upstream: upstream.name,
-            requestBytes: body.length,
-            inputEstimate,
-            outputEstimate,
-            costEstimate: priceOf(outputEstimate)?.micros ?? null,
-            heldTokens: grant.heldTokens,
-            heldMicros: grant.heldMicros,
-            priceVersion: inputPrice?.version ?? 'none',
-          });
-        });
-      },
-      this.#gone.signal,
-    );
-    return { attempt: start(id), maxOutput: granted < asks ? Math.floor(granted / answers) : undefined };
-  }
-
-  #about(): Omit<OfCall, 'model' | 'upstream'> {
-    const { sandbox, run = null, agent = null, project = null } = this.#question.caller;
-    return { sandbox, run, agent, project, call: this.#id, attempt: this.#attempts };
-  }
-
-  /** With the messages that it carries: that a request of an agent at work holds them shows that they have arrived. */
-  #tellRequest(about: OfCall): void {
-    const { dialect, request, body } = this.#question;
-    const { sightings, emit } = this.#parts;
-    const tools = request.hasTools;
-    const messages = tools ? messagesIn(body.bytes) : [];
-    const fresh = sightings.add(about.sandbox, messages);
-    emit({ type: 'model.request', ...about, dialect: dialect.name, tools, messages, new_messages: fresh });
-  }
-
-  #price(model: string, upstream: Upstream, vendor: string | undefined, usage: Usage): Price | undefined {
-    const { prices, now } = this.#parts;
-    const price =
-      prices.price({ model, vendor, usage, atMs: now() }) ??
-      (upstream.kind === 'script' ? free('script') : undefined);
-    if (price === undefined && prices.unknown === 'refuse')
-      throw new CoppiceError('forbidden', `the price of the model ${model} is not known`, {
-        hint: 'Add it to the file of prices, or count tokens alone for such models.',
-      });
-    return price;
-  }
-
   #noAnswer(attempt: Attempt, upstream: Upstream, error: NoAnswer): Try {
     const wasCancelled = this.#gone.signal.aborted;
-    this.#settle(attempt, {
+    this.#account.settle(attempt, {
       // What was sent may have been billed; what never arrived was not.
       usage: error.isUnsent ? noUsage : { ...noUsage, input: attempt.inputEstimate },
       estimated: !error.isUnsent,
@@ -399,7 +275,7 @@ export class ModelCall {
   async #failed(attempt: Attempt, where: Where, answer: Answer): Promise<Try> {
     const { upstream, isLastTry, isLastUpstream } = where;
     const { status, retryAfterMs: waitMs } = answer;
-    this.#settle(attempt, {
+    this.#account.settle(attempt, {
       usage: noUsage,
       estimated: false,
       outcome: 'failed',
@@ -434,72 +310,6 @@ export class ModelCall {
     return { done: true };
   }
 
-  #settleAnswer(
-    attempt: Attempt,
-    reader: AnswerReader,
-    end: RelayEnd,
-    facts: { readonly status: number; readonly firstByteMs: number },
-  ): void {
-    const { caller } = this.#question;
-    const { habits } = this.#parts;
-    const isKnown = reader.isFinal;
-    const reported: Usage = { ...noUsage, ...reader.usage };
-    if (isKnown && attempt.id !== undefined)
-      habits.learn(caller, this.#question.body.length, reported, reader.textBytes);
-    const usage: Usage = isKnown
-      ? reported
-      : {
-          ...reported,
-          input: reader.usage.input ?? attempt.inputEstimate,
-          output: Math.max(reported.output, habits.outputEstimate(caller, reader.textBytes)),
-        };
-    this.#settle(attempt, {
-      usage,
-      estimated: !isKnown,
-      outcome: end === 'whole' ? 'complete' : end,
-      modelServed: reader.model ?? attempt.about.model,
-      firstByteMs: facts.firstByteMs,
-      status: facts.status,
-    });
-  }
-
-  #settle(
-    attempt: Attempt,
-    what: {
-      readonly usage: Usage;
-      readonly estimated: boolean;
-      readonly outcome: Outcome;
-      readonly modelServed: string;
-      readonly firstByteMs: number | null;
-      readonly status: number | null;
-    },
-  ): void {
-    if (attempt.id === undefined || attempt.isSettled) return;
-    attempt.isSettled = true;
-    const { prices, ledger, budgets, emit } = this.#parts;
-    const id = attempt.id;
-    const question = { vendor: attempt.vendor, usage: what.usage, atMs: this.#parts.now() };
-    // The name that the upstream answers with may be one that nobody knows; then the one asked for counts.
-    const price =
-      attempt.about.upstream === replayUpstream.name
-        ? free('replay')
-        : (prices.price({ ...question, model: what.modelServed }) ??
-          prices.price({ ...question, model: attempt.about.model }) ??
-          (attempt.isScript ? free('script') : undefined));
-    const costMicros = price?.micros ?? null;
-    const settlement = {
-      ...what,
-      priceVersion: price?.version ?? 'none',
-      costMicros,
-      durationMs: attempt.elapsedMs(),
-    };
-    ledger.together(() => {
-      ledger.settle(id, settlement);
-      emit(settledEvent(attempt.about, settlement));
-      budgets.settle(id, inputOf(what.usage) + what.usage.output, costMicros ?? 0);
-    });
-  }
-
   /** Says whether somebody still waits for the answer. */
   async #wait(waitMs: number): Promise<boolean> {
     try {
@@ -509,17 +319,6 @@ export class ModelCall {
       return false;
     }
   }
-}
-
-interface Attempt {
-  /** In the ledger; undefined for what costs nothing. */
-  readonly id: number | undefined;
-  readonly about: OfCall;
-  readonly vendor: string | undefined;
-  readonly isScript: boolean;
-  readonly inputEstimate: number;
-  isSettled: boolean;
-  elapsedMs(): number;
 }
 
 const withoutBearer = (value: string): string => value.replace(/^Bearer /, '');
