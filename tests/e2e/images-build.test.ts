@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs';
 import { chmod, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
 import type { BuildEvent } from '@coppice/protocol';
 import { packContext } from '@coppice/sdk';
 import { type LayerEntry, layerTar, registryRefusal, skipFor } from '@coppice/testkit';
@@ -9,6 +11,13 @@ import { entriesInside, entriesOf, failure, ImageBench, run } from './image-benc
 const accounts: LayerEntry[] = [
   { name: 'etc/passwd', text: 'root:x:0:0::/root:/bin/sh\napp:x:1234:1235::/home/app:/bin/sh\n' },
   { name: 'etc/group', text: 'root:x:0:\napp:x:1235:\nothers:x:77:app\n' },
+];
+
+const entries: LayerEntry[] = [
+  { name: 'deep/', type: 'directory' },
+  { name: 'deep/file', text: 'deep\n', mode: 0o640, uid: 1, gid: 2 },
+  { name: 'hard', type: 'link', linkname: 'deep/file' },
+  { name: 'link', type: 'symlink', linkname: 'deep/file' },
 ];
 
 describe('an image from a Dockerfile', skipFor(registryRefusal()), () => {
@@ -171,6 +180,16 @@ CMD ["echo started $PORT"]
 
   test('has the same entries as buildah makes of the same Dockerfile with runc', async ({ skip }) => {
     const directory = await context({ 'app/one': '1\n', 'app/two': '2\n', 'other.txt': 'o\n' });
+    await run('tar', [
+      '-C',
+      directory,
+      '--owner=7',
+      '--group=8',
+      '-czf',
+      join(directory, 'packed.data'),
+      'app',
+    ]);
+    await run('tar', ['-C', directory, '-cf', join(directory, 'plain.tar'), './app', './other.txt']);
     const dockerfile = `
 FROM BASE AS maker
 WORKDIR /src
@@ -180,6 +199,10 @@ FROM BASE
 RUN rm -r /etc/group && mkdir -p /opt/new/dir && echo text > /opt/new/dir/file
 COPY --from=maker /out /opt/out
 COPY --chown=3:4 other.txt /opt/
+ADD packed.data /opt/unpacked/
+ADD plain.tar /opt/plain/
+ADD other.txt /opt/added.txt
+COPY plain.tar /opt/
 WORKDIR /opt/work
 RUN ln /opt/other.txt hard
 `;
@@ -286,12 +309,51 @@ RUN --mount=type=cache,target=/kept --mount=type=tmpfs,target=/scratch echo more
     ['RUN --mount=type=ssh true', '--mount=type=ssh'],
     ['RUN --network=host true', 'RUN --network=host'],
     ['COPY --parents a b', 'COPY --parents'],
-    ['ADD x.tar.xz /x', 'ADD of the archive x.tar.xz'],
     ['FROM --platform=linux/s390x x', 'an image for linux/s390x'],
   ])('with what is not supported is refused by name: %s', async (line, name) => {
     const error = await failure(build(`FROM BASE\n${line}\n`));
     expect(error).toMatchObject({ code: 'unsupported', details: { line: 2 } });
     expect(error.message).toContain(name);
+  });
+
+  test('has what ADD finds in local archives, and nothing outside of the image is touched by one', async () => {
+    const directory = await context({ 'text.gz': 'no archive' });
+    await writeFile(join(directory, 'packed.tar.xz'), Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0]));
+    await writeFile(join(directory, 'archive'), zstdCompressSync(await layerTar(...entries)));
+    await writeFile(join(directory, 'note.gz'), gzipSync('no tar in it'));
+    await build('FROM BASE\nADD --chown=5:6 archive text.gz note.gz /in/\n', { directory, name: 'added:1' });
+    expect(
+      await show('added:1', 'cd /in; cat deep/file text.gz; stat -c %u:%a deep/file; cat hard; ls'),
+    ).toBe('deep\nno archive5:640\ndeep\ndeep\nhard\nlink\nnote.gz\ntext.gz\n');
+    expect(await failure(build('FROM BASE\nADD packed.tar.xz /x/\n', { directory }))).toMatchObject({
+      code: 'unsupported',
+      message: expect.stringContaining('ADD of packed.tar.xz, an archive packed with xz'),
+      details: { line: 2 },
+    });
+    const canary = bench.path('canary');
+    for (const hostile of [
+      [{ name: `../../../../../../..${canary}`, text: 'x' }],
+      [
+        { name: 'out', type: 'symlink', linkname: bench.directory },
+        { name: 'out/canary', text: 'x' },
+      ],
+      [{ name: 'hard', type: 'link', linkname: '../../../../etc/shadow' }],
+      [{ name: 'null', type: 'character-device', devmajor: 1, devminor: 3 }],
+    ] as LayerEntry[][]) {
+      await writeFile(join(directory, 'hostile'), await layerTar(...hostile));
+      await build('FROM BASE\nADD hostile /x/\n', { directory, name: 'hostile:1' }).catch((error: unknown) =>
+        expect(error).toMatchObject({
+          code: expect.stringMatching(/^(unsafe|unsupported|invalid_argument|not_found)$/),
+        }),
+      );
+      expect(existsSync(canary)).toBe(false);
+    }
+    const bomb = gzipSync(await layerTar({ name: 'zeros', text: Buffer.alloc(64 << 20) }));
+    await writeFile(join(directory, 'bomb'), bomb);
+    expect(await failure(build('FROM BASE\nADD bomb /x/\n', { directory, disk_mb: 32 }))).toMatchObject({
+      code: 'no_space',
+    });
+    expect((await bench.client.sandboxes.list()).length).toBe(0);
   });
 
   test('copies nothing from outside of what it was given, whatever links there are', async () => {

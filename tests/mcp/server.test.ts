@@ -273,7 +273,7 @@ describe('every tool', () => {
     const named = (hint: 'readOnlyHint' | 'destructiveHint' | 'idempotentHint') =>
       tools.flatMap((tool) => (tool.annotations?.[hint] === true ? [tool.name] : [])).sort();
     const looks = [
-      'exec_poll file_diff file_list file_read git_diff image_list snapshot_diff snapshot_list',
+      'exec_poll file_diff file_list file_read git_diff image_inspect image_list snapshot_diff snapshot_list',
       'vault_batch_read vault_list vault_read vault_search vault_stats',
       'workspace_git_status workspace_info workspace_ip workspace_list workspace_logs',
     ].flatMap((line) => line.split(' '));
@@ -287,8 +287,10 @@ describe('every tool', () => {
       'vault_move vault_replace vault_write workspace_merge',
     ].flatMap((line) => line.split(' '));
     expect(named('destructiveHint')).toEqual([...removes, ...anything].sort());
-    const settles =
-      'network_policy port_forward set_env workspace_adopt workspace_prepare workspace_start'.split(' ');
+    const settles = [
+      'image_build image_pull image_push network_policy port_forward set_env',
+      'workspace_adopt workspace_prepare workspace_start',
+    ].flatMap((line) => line.split(' '));
     expect(named('idempotentHint')).toEqual([...looks, ...removes, ...settles].sort());
   });
 

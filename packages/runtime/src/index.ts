@@ -47,6 +47,7 @@ export type { BuildOptions, Image, ImageProgress, ImageSource } from './images/i
 export { defaultMaxBytes, defaultMaxEntries, ImageStore } from './images/image-store.ts';
 export { LayeredImages } from './images/layered-images.ts';
 export type { ComposeInput, DocumentBytes, ForeignImage, LayeredStore } from './images/layered-store.ts';
+export { unpackStream } from './images/layers/unpack-stream.ts';
 export type { ConfigSection } from './images/oci/compose-image.ts';
 export { CredentialSources } from './images/oci/credentials.ts';
 export { DockerConfigFile } from './images/oci/docker-config-file.ts';

@@ -1,10 +1,10 @@
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { CoppiceError, type FileInfo, PathGlob } from '@coppice/protocol';
-import { extract, type Header, pack } from 'tar-stream';
+import { type Header, pack } from 'tar-stream';
 import type { FileService } from '../inside/file-service.ts';
 import type { CopyItem, CopySource, CopyTarget } from './copy-files.ts';
+import { tarItems } from './tar-items.ts';
 
 const listLimit = 10_000;
 
@@ -62,25 +62,7 @@ export class SandboxFiles implements CopySource, CopyTarget {
       };
       return;
     }
-    const reader = extract();
-    const pumping = pipeline(await this.#files.pack(this.#sandbox, path), reader);
-    pumping.catch(() => {});
-    for await (const entry of reader) {
-      const { name, type, mode = 0, uid = 0, gid = 0, mtime, size = 0, linkname = '' } = entry.header;
-      yield {
-        path: name.replace(/^\.\//, '').replace(/\/$/, ''),
-        type: type as CopyItem['type'],
-        mode,
-        uid,
-        gid,
-        mtime: mtime ?? new Date(0),
-        size,
-        link: linkname ?? '',
-        content: () => entry as AsyncIterable<Buffer>,
-      };
-      entry.resume();
-    }
-    await pumping;
+    yield* tarItems(await this.#files.pack(this.#sandbox, path));
   }
 
   async unpack(directory: string, tar: AsyncIterable<Uint8Array>): Promise<void> {

@@ -1,5 +1,6 @@
 import { posix } from 'node:path';
 import { type BuildEvent, CoppiceError } from '@coppice/protocol';
+import { archiveIn } from './archive-source.ts';
 import { type BuildBench, cacheTag, failedTag, type Worker } from './build-bench.ts';
 import type { BuildContext } from './build-context.ts';
 import { configure, type Reader } from './configure.ts';
@@ -207,10 +208,6 @@ export class StageBuilder {
     const isUrl = words.find((word) => /^(?:https?|ftp|git@|git:)/.test(word) || /\.git(?:#|$)/.test(word));
     if (keyword === 'ADD' && isUrl !== undefined)
       throw unsupportedLine(line, `ADD of ${isUrl}`, 'Get it in a RUN, or put it beside the Dockerfile.');
-    const archive =
-      keyword === 'ADD' ? words.find((word) => /\.(?:tar|tgz|tbz2?|txz|tar\.\w+)$/.test(word)) : undefined;
-    if (archive !== undefined)
-      throw unsupportedLine(line, `ADD of the archive ${archive}`, 'Use COPY, and unpack it in a RUN.');
     const texts = heredocs.map(({ name, content, expands }) => ({
       name,
       content: expands ? expandText(content, variables, escapeWith) : content,
@@ -238,7 +235,7 @@ export class StageBuilder {
     const absolute = posix.isAbsolute(target)
       ? target
       : posix.join(this.#state.config.WorkingDir || '/', target);
-    const key = ['COPY', found, digests, texts, absolute, chown, mode];
+    const key = [keyword, found, digests, texts, absolute, chown, mode];
     await this.#change(instruction, key, async (worker) => {
       const accounts = async () => ({
         passwd: await worker.files.text('/etc/passwd'),
@@ -246,7 +243,12 @@ export class StageBuilder {
       });
       const owner = chown === undefined ? undefined : parseOwner(chown, await accounts());
       const sources = [
-        ...found.map((path) => ({ source, path })),
+        ...(await Promise.all(
+          found.map(async (path) => ({
+            source: (keyword === 'ADD' ? await archiveIn(source, path, line) : undefined) ?? source,
+            path,
+          })),
+        )),
         ...texts.map((text) => ({ source: heredocSource(text.content), path: text.name })),
       ];
       await copyFiles(sources, absolute, worker.files, { owner, mode });

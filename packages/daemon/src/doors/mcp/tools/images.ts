@@ -1,5 +1,20 @@
+import { posix } from 'node:path';
+import {
+  type BuildEvent,
+  buildImageSchema,
+  CoppiceError,
+  guestPathSchema,
+  type Image,
+  imageRefSchema,
+  type PullEvent,
+  type PushEvent,
+  snapshotRefSchema,
+} from '@coppice/protocol';
 import { z } from 'zod';
-import { defineTool, readOnly, type Tool } from '../tool.ts';
+import { workDirectory, workspaceId } from '../fields.ts';
+import { lastEvent } from '../last-event.ts';
+import { additive, defineTool, outward, readOnly, settling, type Tool } from '../tool.ts';
+import type { ToolContext } from '../tool-context.ts';
 
 const list = defineTool({
   name: 'image_list',
@@ -40,4 +55,194 @@ const list = defineTool({
   },
 });
 
-export const imageTools: readonly Tool[] = [list];
+const imageName = imageRefSchema.describe('Name, digest or id of an image.');
+const newName = imageRefSchema.describe('Name with a tag, as in docker: team/base:1.');
+
+const imageOutput = z.object({
+  image: z.string(),
+  digest: z.string(),
+  size_mb: z.number(),
+  source: z.string(),
+  layers: z.number(),
+  used_by: z.number(),
+  entrypoint: z.array(z.string()),
+  cmd: z.array(z.string()),
+  env: z.record(z.string(), z.string()),
+  user: z.string().nullable(),
+  working_dir: z.string().nullable(),
+  exposed_ports: z.array(z.string()),
+  warnings: z.array(z.string()),
+});
+
+const viewOf = (image: Image): z.input<typeof imageOutput> => ({
+  image: image.name,
+  digest: image.digest,
+  size_mb: Math.round(image.size_bytes / 1_048_576),
+  source: image.source,
+  layers: image.layers.length,
+  used_by: image.used_by.length,
+  entrypoint: image.settings?.entrypoint ?? [],
+  cmd: image.settings?.cmd ?? [],
+  env: image.settings?.env ?? {},
+  user: image.settings?.user ?? null,
+  working_dir: image.settings?.working_dir ?? null,
+  exposed_ports: image.settings?.exposed_ports ?? [],
+  warnings: image.warnings,
+});
+
+const inspect = defineTool({
+  name: 'image_inspect',
+  title: 'Inspect an image',
+  description:
+    'What an image is made of and what it says about processes: command, environment, user, directory, ports. Do not use it to look at files (create a workspace of it).',
+  actions: ['getImage'],
+  annotations: readOnly,
+  input: z.strictObject({ image: imageName }),
+  output: imageOutput,
+  next: { not_found: 'Call image_list for the images there are, or image_pull to get it.' },
+  run: async (context, params) => viewOf(await context.call('getImage', { params })),
+});
+
+const pull = defineTool({
+  name: 'image_pull',
+  title: 'Pull an image',
+  description:
+    'Gets an image from its registry, or a newer one of the same name. Use it to update, or to have an image ready; not needed before workspace_create, which pulls what is not here.',
+  actions: ['pullImage'],
+  annotations: outward(settling),
+  input: z.strictObject({ image: imageRefSchema.describe('As in docker pull: python:3.12-slim.') }),
+  output: imageOutput,
+  run: async (context, { image: name }) => {
+    const { image } = await context.during(`pulling ${name}`, () =>
+      lastEvent<PullEvent, 'image'>(context.call('pullImage', { body: { name } }), 'image', () => {}),
+    );
+    return viewOf(image);
+  },
+});
+
+const mostShownCharacters = 4_000;
+
+const build = defineTool({
+  name: 'image_build',
+  title: 'Build an image from a Dockerfile',
+  description:
+    'Builds an image from a Dockerfile and files of a workspace. Steps that an earlier build did are not done again. Do not use it to keep what you set up by hand (image_commit).',
+  actions: ['buildImage', 'sendBuildContext', 'downloadArchive', 'readFile'],
+  annotations: outward(settling),
+  input: z.strictObject({
+    name: newName,
+    workspace_id: workspaceId.describe('The workspace whose files are copied.'),
+    path: guestPathSchema.default(workDirectory).describe('Directory to build from.'),
+    dockerfile: guestPathSchema
+      .default('Dockerfile')
+      .describe('Path of the Dockerfile; relative to that directory.'),
+    build_args: buildImageSchema.shape.args.describe('Values for ARG.'),
+    target: buildImageSchema.shape.target.describe('Last stage to build.'),
+    allow_internet: z.boolean().default(false).describe('For RUN; off by default.'),
+    no_cache: z.boolean().default(false).describe('Do every step again.'),
+  }),
+  output: imageOutput.extend({ steps: z.number(), cached_steps: z.number() }),
+  next: { build_failed: 'Read the output, correct the Dockerfile or a file, and build again.' },
+  run: async (context, input) => {
+    const { name, path, build_args: args, target, no_cache } = input;
+    const sandbox = await context.own(input.workspace_id);
+    const directory = posix.resolve(workDirectory, path);
+    const dockerfile = await readText(context, sandbox, posix.resolve(directory, input.dockerfile));
+    const archive = await context.call('downloadArchive', {
+      params: { sandbox },
+      query: { path: directory },
+    });
+    const { id: files } = await context.call('sendBuildContext', {}, { upload: archive.bytes });
+    const network = input.allow_internet ? 'internet' : 'none';
+    const body = { name, dockerfile, context: files, args, target, network, no_cache } as const;
+    let output = '';
+    const steps = { all: 0, cached: 0 };
+    const onEvent = (event: Exclude<BuildEvent, { type: 'image' }>): void => {
+      if (event.type === 'output') output = (output + event.text).slice(-mostShownCharacters);
+      if (event.type !== 'step') return;
+      steps.all = event.steps;
+      if (event.state === 'cached') steps.cached += 1;
+      if (event.state === 'running') context.report(event.text, event.step / event.steps);
+    };
+    const { image } = await context.during(`building ${name}`, () =>
+      lastEvent<BuildEvent, 'image'>(context.call('buildImage', { body }), 'image', onEvent).catch(
+        (error: unknown) => {
+          throw withOutput(error, output);
+        },
+      ),
+    );
+    return { ...viewOf(image), steps: steps.all, cached_steps: steps.cached };
+  },
+});
+
+async function readText(context: ToolContext, sandbox: string, path: string): Promise<string> {
+  const { bytes } = await context.call('readFile', { params: { sandbox }, query: { path } });
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of bytes) {
+    length += chunk.length;
+    if (length > 1_048_576)
+      throw new CoppiceError('too_large', `${path} is no Dockerfile: it has more than 1 MiB`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** A model cannot look at a terminal: what the failing step said is part of the answer. */
+const withOutput = (error: unknown, output: string): unknown =>
+  error instanceof CoppiceError && error.code === 'build_failed' && output !== ''
+    ? new CoppiceError(error.code, `${error.message}. Its output ends with:\n${output}`, {
+        ...(error.details === undefined ? {} : { details: error.details }),
+        cause: error,
+      })
+    : error;
+
+const commit = defineTool({
+  name: 'image_commit',
+  title: 'Make an image of a workspace',
+  description:
+    'Makes an image of the files of a workspace, or of a snapshot of it, that other tools run too. Variables and memory are not in it. Do not use it to save a state to come back to (snapshot_create).',
+  actions: ['commitImage'],
+  annotations: additive,
+  input: z.strictObject({
+    workspace_id: workspaceId,
+    snapshot_name: snapshotRefSchema
+      .optional()
+      .describe('A snapshot of it; the files as they are now by default.'),
+    name: newName,
+    comment: z.string().max(1000).optional().describe('Goes into the history of the image.'),
+  }),
+  output: imageOutput,
+  run: async (context, { workspace_id: ref, snapshot_name: snapshot, name, comment }) => {
+    const sandbox = await context.ownSandbox(ref);
+    const from = snapshot === undefined ? sandbox.id : (await context.usableSnapshot(snapshot, sandbox)).id;
+    const body = { from, name, ...(comment === undefined ? {} : { comment }) };
+    return viewOf(await context.during(`making ${name}`, () => context.call('commitImage', { body })));
+  },
+});
+
+const push = defineTool({
+  name: 'image_push',
+  title: 'Push an image',
+  description:
+    'Sends an image to a registry; only layers that are missing there are sent. Do not use it for a registry that asks for a password nobody gave: the owner of the machine logs in (coppice images login).',
+  actions: ['pushImage'],
+  annotations: outward(settling),
+  input: z.strictObject({
+    image: imageName,
+    to: imageRefSchema.optional().describe('Where to, as in docker push; its own name by default.'),
+  }),
+  output: z.object({ name: z.string(), digest: z.string(), uploaded_bytes: z.number() }),
+  run: async (context, { image, to }) => {
+    const { name, digest, uploaded_bytes } = await context.during(`pushing ${image}`, () =>
+      lastEvent<PushEvent, 'pushed'>(
+        context.call('pushImage', { params: { image }, body: to === undefined ? {} : { to } }),
+        'pushed',
+        () => {},
+      ),
+    );
+    return { name, digest, uploaded_bytes };
+  },
+});
+
+export const imageTools: readonly Tool[] = [list, inspect, pull, build, commit, push];
