@@ -64,3 +64,33 @@ test('a project is made, fed, judged, promoted and rolled back on the page', asy
   ]);
   expect(browser.complaints).toEqual([]);
 });
+
+test('an experiment shows its variants with their intervals, and says when there is not enough data yet', async () => {
+  await using daemon = await RunningDaemon.start();
+  await using browser = await TestBrowser.start();
+  const { projects } = daemon.client;
+  const { id } = await projects.create({ name: 'Prompts' });
+  const { id: experiment } = await projects.startExperiment(id, {
+    name: 'Shorter <i>prompts</i>',
+    hypothesis: 'A short prompt passes as often as a long one',
+    type: 'scripted',
+    variants: [
+      { name: 'long', config: { script: 'test $(($(cat /workspace/.agent/case) % 2)) -eq 0' } },
+      { name: 'short', config: { script: 'true' } },
+    ],
+    cases: Array.from({ length: 4 }, (_none, index) => ({ id: `case-${index}`, input: String(index) })),
+  });
+  await eventually(
+    'the experiment ends',
+    async () => (await projects.experiment(id, experiment)).state !== 'running',
+    120_000,
+  );
+  const page = await browser.signedIn(daemon, `/projects/${id}`);
+  const table = page.getByRole('region', { name: 'Shorter <i>prompts</i>' });
+  await table.getByRole('row', { name: /long.*50 %.*baseline/ }).waitFor();
+  const short = table.getByRole('row', { name: /short.*100 %/ });
+  await short.getByText(/not enough data yet/).waitFor();
+  expect(await short.getByRole('img').getAttribute('aria-label')).toMatch(/^\d+ % to 100 %$/);
+  await expectAccessible(page);
+  expect(browser.complaints).toEqual([]);
+});

@@ -21,6 +21,9 @@ export const useKeys = (keys: Keys, deps: readonly unknown[]): void =>
     };
   }, deps);
 
+/** Whether the palette is asked for. Its code comes when it is. */
+export const paletteOpen = signal(false);
+
 const isTyping = (target: EventTarget | null): boolean =>
   target instanceof Element &&
   target.closest('input, textarea, select, [contenteditable], .xterm, dialog') !== null;

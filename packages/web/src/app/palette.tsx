@@ -1,14 +1,12 @@
-import { signal, useSignal } from '@preact/signals';
+import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { actionsOf, ask, create } from './actions.tsx';
 import { navigation } from './features.ts';
-import { takeTyped } from './keys.ts';
+import { paletteOpen, takeTyped } from './keys.ts';
 import { go } from './router.ts';
 import { mayChange, onlySandbox } from './session.ts';
 import { hrefOf, refOf, sandboxes } from './store.ts';
 import { Dialog } from './ui.tsx';
-
-export const paletteOpen = signal(false);
 
 interface Entry {
   readonly title: string;

@@ -6,10 +6,16 @@ import { events, sandboxes } from './store.ts';
 /** What sandboxes want to reach and nobody has answered yet, by sandbox. Their connections wait meanwhile. */
 export const questions = signal<ReadonlyMap<string, readonly Question[]>>(new Map());
 
-/** Asks again what one of them wants to reach. */
+/** Of each sandbox, which question about its questions was the last. */
+const turns = new Map<string, number>();
+
+/** Asks again what one of them wants to reach. An answer that a later one has overtaken counts no more. */
 export const lookAtQuestions = async (id: string): Promise<void> => {
+  const turn = (turns.get(id) ?? 0) + 1;
+  turns.set(id, turn);
   try {
     const asked = await client().sandboxes.at(id).questions();
+    if (turns.get(id) !== turn) return;
     const next = new Map(questions.value);
     if (asked.length === 0) next.delete(id);
     else next.set(id, asked);

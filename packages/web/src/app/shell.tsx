@@ -1,8 +1,8 @@
 import { signal, useSignalEffect } from '@preact/signals';
-import { ActionDialog } from './actions.tsx';
+import { asked } from './actions.tsx';
 import { type Found, features, find, load, navigation, pageOf } from './features.ts';
-import { allKeys, typeAhead, useKeys } from './keys.ts';
-import { Palette, paletteOpen } from './palette.tsx';
+import { allKeys, paletteOpen, typeAhead, useKeys } from './keys.ts';
+import { lazily } from './lazily.tsx';
 import { go, path } from './router.ts';
 import { leave, onlySandbox, signIn } from './session.ts';
 import { connection } from './store.ts';
@@ -14,6 +14,9 @@ const applyTheme = (): void => {
   document.documentElement.dataset.theme = theme.value;
 };
 applyTheme();
+
+const ActionDialog = lazily(async () => (await import('./action-dialog.tsx')).ActionDialog);
+const Palette = lazily(async () => (await import('./palette.tsx')).Palette);
 
 const helpOpen = signal(false);
 /** Counts up when the code of a page has come. */
@@ -186,8 +189,8 @@ const SignedIn = () => {
     <>
       <Navigation />
       <Body />
-      <ActionDialog />
-      <Palette />
+      <ActionDialog isShown={asked.value !== undefined} />
+      <Palette isShown={paletteOpen.value} />
       <Help />
     </>
   );

@@ -271,9 +271,20 @@ export const Sparkline = ({
   );
 };
 
-export const Meter = ({ value, most, label }: { value: number; most: number; label: string }) => (
+/** How much of a limit is used; near its end it warns, unless it is a share of something and no limit. */
+export const Meter = ({
+  value,
+  most,
+  label,
+  isShare = false,
+}: {
+  value: number;
+  most: number;
+  label: string;
+  isShare?: boolean;
+}) => (
   <span
-    class={`meter ${value / most > 0.9 ? 'high' : ''}`}
+    class={`meter ${!isShare && value / most > 0.9 ? 'high' : ''}`}
     role="meter"
     aria-label={label}
     aria-valuemin={0}

@@ -155,7 +155,7 @@ export const Page = () => {
                   {by === 'sandbox' && key !== null ? <a href={hrefOf(key)}>{plain(name)}</a> : plain(name)}
                 </Cell>
                 <Cell className="wide">
-                  <Meter value={row.cost_micros} most={most} label="Share" />
+                  <Meter value={row.cost_micros} most={most} label="Share" isShare />
                 </Cell>
                 <Cell className="number">
                   {row.calls.toLocaleString('en')}

@@ -101,8 +101,11 @@ const Row = ({ sandbox }: { sandbox: Sandbox }) => {
         <a href={hrefOf(sandbox.id)}>{plain(refOf(sandbox))}</a>
         {asked !== undefined && (
           <a class="label needs" href={`${hrefOf(sandbox.id)}?tab=network`}>
-            asks for {plain(asked[0]!.name)}
-            {asked.length > 1 && ` and ${asked.length - 1} more`}
+            asks{' '}
+            <span class="word">
+              for {plain(asked[0]!.name)}
+              {asked.length > 1 && ` and ${asked.length - 1} more`}
+            </span>
           </a>
         )}
         {Object.entries(sandbox.labels)

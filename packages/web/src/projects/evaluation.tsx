@@ -5,6 +5,7 @@ import { client, mayChange, noticeSignOut } from '../app/session.ts';
 import { plain } from '../app/text.ts';
 import { Failure } from '../app/ui.tsx';
 import { promote } from './actions.ts';
+import { usd } from './parts.ts';
 
 const words: Readonly<Record<ProjectEvaluation['recommendation'], string>> = {
   STRONGLY_RECOMMEND: 'Strongly recommended for promotion',
@@ -13,17 +14,15 @@ const words: Readonly<Record<ProjectEvaluation['recommendation'], string>> = {
   NOT_READY: 'Not ready',
 };
 
-const criteria: Readonly<Record<string, string>> = {
-  positive_roi: 'Return on what was spent, in percent',
-  profitable: 'Profit, in dollars',
-  has_active_agents: 'Active agents',
-  has_sufficient_data: 'Spent so far, in dollars',
+const criteria: Readonly<Record<string, readonly [title: string, say: (value: number) => string]>> = {
+  positive_roi: ['Return on what was spent', (value) => `${value.toFixed(0)} %`],
+  profitable: ['Profit', usd],
+  has_active_agents: ['Active agents', String],
+  has_sufficient_data: ['Spent so far', usd],
 };
 
 const isPromotable = ({ recommendation, promotable }: ProjectEvaluation): boolean =>
   promotable.length > 0 && (recommendation === 'RECOMMEND' || recommendation === 'STRONGLY_RECOMMEND');
-
-const number = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 2 });
 
 /** Evaluates when asked to; what is promoted is exactly what is shown. */
 export const Evaluation = ({ project }: { project: Project }) => {
@@ -71,19 +70,22 @@ export const Evaluation = ({ project }: { project: Project }) => {
               <tr>
                 <th>Criterion</th>
                 <th class="number">Value</th>
-                <th class="number">Needed</th>
+                <th class="number">More than</th>
                 <th>Passed</th>
               </tr>
             </thead>
             <tbody>
-              {evaluation.criteria.map(({ name, value, threshold, passed }) => (
-                <tr key={name}>
-                  <td>{criteria[name] ?? plain(name)}</td>
-                  <td class="number">{number(value)}</td>
-                  <td class="number">{number(threshold)}</td>
-                  <td>{passed ? 'yes' : 'no'}</td>
-                </tr>
-              ))}
+              {evaluation.criteria.map(({ name, value, threshold, passed }) => {
+                const [title, say] = criteria[name] ?? [plain(name), String];
+                return (
+                  <tr key={name}>
+                    <td>{title}</td>
+                    <td class="number">{say(value)}</td>
+                    <td class="number">{say(threshold)}</td>
+                    <td>{passed ? 'yes' : 'no'}</td>
+                  </tr>
+                );
+              })}
             </tbody>
           </table>
           <p>

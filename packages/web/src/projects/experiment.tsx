@@ -5,7 +5,8 @@ import { percent, usd } from './parts.ts';
 /** The rate with its interval: how sure one can be is as much to be seen as the number. */
 const Interval = ({ low, rate, high }: { low: number; rate: number; high: number }) => (
   <svg class="interval" viewBox="0 0 100 12" role="img" aria-label={`${percent(low)} to ${percent(high)}`}>
-    <path d={`M0 6H100M${low * 100} 6H${high * 100}`} />
+    <path d="M0 6H100" />
+    <path class="range" d={`M${low * 100} 6H${high * 100}`} />
     <circle cx={rate * 100} cy="6" r="3" />
   </svg>
 );

@@ -141,6 +141,17 @@ const said = (event: RunEvent): { title: string; detail?: JSX.Element | null; to
         detail: <Body run={run} body={event.data.text} className="speech" />,
         tone: 'user',
       };
+    case 'guardian.intervened':
+      return {
+        title: `guardian: ${event.data.kind}, by ${event.data.rule}`,
+        detail: <p class="speech">{plain(event.data.detail)}</p>,
+        tone: 'wait',
+      };
+    case 'guardian.reverted':
+      return {
+        title: `intervention ${event.data.intervention} was taken back, to step ${event.data.to_step}`,
+        tone: 'state',
+      };
     case 'usage.call':
       return {
         title: `${event.data.model}: ${event.data.input.toLocaleString('en')} in, ${event.data.output.toLocaleString('en')} out${event.data.cost_micros === null ? '' : `, ${dollars(event.data.cost_micros)}`}`,
