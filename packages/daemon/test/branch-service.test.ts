@@ -73,7 +73,12 @@ describe('a branch workflow', () => {
       state,
       journal: new Journal(state, { now: Date.now }),
       now: Date.now,
-      forge: { forgeOf: () => there, repositoryOf: () => repository },
+      forge: {
+        forgeOf: () => there,
+        repositoryOf: () => repository,
+        bringIn: async () => {},
+        advance: (_ref, branch, to, expected) => repository.moveBranch(branch, to, expected),
+      },
       sandbox: {
         make: async () => 'sb',
         checkOut: async () => {},

@@ -38,7 +38,7 @@ export interface WebhookEvent {
   readonly pull: number | null;
 }
 
-interface CallOptions {
+export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 

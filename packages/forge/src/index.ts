@@ -14,3 +14,12 @@ export type {
   WebhookEvent,
   WebhookRequest,
 } from './forge.ts';
+export {
+  type ForgeAnswer,
+  ForgeCalls,
+  type ForgeHttp,
+  type ForgeRequest,
+} from './remote/forge-calls.ts';
+export { GiteaForge } from './remote/gitea-forge.ts';
+export { GithubForge } from './remote/github-forge.ts';
+export { GitlabForge } from './remote/gitlab-forge.ts';

@@ -15,6 +15,15 @@ const types: Readonly<Record<string, WebhookEvent['type']>> = {
   issue_comment: 'issue',
 };
 
+const gitlabTypes: Readonly<Record<string, WebhookEvent['type']>> = {
+  push: 'push',
+  'merge request': 'pull_request',
+  pipeline: 'check',
+  job: 'check',
+  issue: 'issue',
+  note: 'issue',
+};
+
 const webhookRefused = (why: string): CoppiceError =>
   new CoppiceError('unauthenticated', `the webhook is refused: ${why}`, {
     hint: 'Give the forge and the daemon the same secret.',
@@ -37,6 +46,19 @@ export function readSignedWebhook(
   const wanted = createHmac('sha256', secret).update(body).digest('hex');
   if (!sameSecret(given, wanted)) throw webhookRefused('its signature is not that of its content');
   return readEvent(types[headers[eventHeader] ?? ''] ?? 'other', body);
+}
+
+/** GitLab's way: the secret itself, in a header. */
+export function readTokenWebhook(
+  { headers, body }: WebhookRequest,
+  secret: string,
+  tokenHeader: string,
+  eventHeader: string,
+): WebhookEvent {
+  if (secret === '') throw webhookRefused('no secret is set for this forge');
+  if (!sameSecret(headers[tokenHeader] ?? '', secret)) throw webhookRefused('it does not know the secret');
+  const name = (headers[eventHeader] ?? '').replace(/ Hook$/, '').toLowerCase();
+  return readEvent(gitlabTypes[name] ?? 'other', body);
 }
 
 function readEvent(type: WebhookEvent['type'], body: Uint8Array): WebhookEvent {

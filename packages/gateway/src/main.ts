@@ -5,6 +5,7 @@ import { becomeUser } from './become-user.ts';
 import { ControlServer } from './control/control-server.ts';
 import { Egress } from './egress/egress.ts';
 import { lookupBy } from './egress/reach.ts';
+import { ForgeRelay } from './forges/forge-relay.ts';
 import { ConfiguredModels } from './models/configured-models.ts';
 import { Authority } from './secrets/authority.ts';
 import { keysOfCommand, keysOfFile } from './secrets/sealing-keys.ts';
@@ -61,6 +62,7 @@ const control = new ControlServer({
   egress,
   models,
   secrets,
+  forges: new ForgeRelay(secrets, trust),
   rekey: (printed) =>
     secrets.rekey(printed === '' ? keysOfFile(keyFile, true) : keysOfCommand(printed, keyFile)),
   trustFor: (names) => keeper.trustFor(names),

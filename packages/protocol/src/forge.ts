@@ -57,18 +57,19 @@ export const createRepositorySchema = z
   .strictObject({
     name: nameSchema,
     kind: z.enum(forgeKinds).default('builtin'),
-    default_branch: branchNameSchema.default('main'),
+    /** Of a repository here; `main` unless told otherwise. A forge elsewhere says its own. */
+    default_branch: branchNameSchema.optional(),
     /** Of a forge elsewhere. */
     remote: remoteSchema.optional(),
     /** Where its API is, where that is not the vendor's own place. */
     url: forgeUrlSchema.optional(),
-    /** Kept in the home for the daemon alone; never shown, and never given to a sandbox. */
+    /** Kept by the gateway alone; never shown, and never given to a sandbox. */
     token: z
       .string()
       .regex(/^[\x21-\x7e]{1,4096}$/, 'must be printable characters without spaces')
       .optional(),
   })
-  .superRefine(({ kind, remote, url, token }, context) => {
+  .superRefine(({ kind, remote, url, token, default_branch }, context) => {
     const complain = (path: string, message: string) =>
       context.addIssue({ code: 'custom', path: [path], message });
     if (kind === 'builtin') {
@@ -78,6 +79,9 @@ export const createRepositorySchema = z
     }
     if (remote === undefined) complain('remote', `is needed: which repository of ${kind} it is`);
     if (token === undefined) complain('token', `is needed: what ${kind} knows you by`);
+    if (default_branch !== undefined) complain('default_branch', `is what ${kind} says`);
+    if (kind !== 'gitlab' && remote !== undefined && remote.split('/').length !== 2)
+      complain('remote', 'must be like owner/repository');
     if (kind === 'gitea' && url === undefined) complain('url', 'is needed: where this forge is');
   });
 

@@ -3,6 +3,7 @@ import type { Pull } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { parseWhole } from '../args/number.ts';
+import { readSecret } from '../read-password.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
@@ -35,6 +36,39 @@ export const define: DefineCommand = (program, cli) => {
       const made = await cli.coppice.repositories.create({ name, default_branch: defaultBranch }, { signal });
       cli.out.result(made, () => made.clone_url);
     });
+
+  verb(
+    forge,
+    'add',
+    'Register a repository of GitHub, GitLab, Gitea or Forgejo; the token is read from standard input',
+  )
+    .argument('<name>', 'what it is called here')
+    .argument('<repository>', 'owner/name there')
+    .addOption(
+      new Option('--kind <kind>', 'which forge it is')
+        .choices(['github', 'gitlab', 'gitea'])
+        .makeOptionMandatory(),
+    )
+    .option('--url <url>', 'where the forge is, if not at the vendor')
+    .addHelpText(
+      'after',
+      examples(
+        'coppice forge add app acme/app --kind github < token',
+        'coppice forge add app acme/app --kind gitea --url https://git.example.org < token',
+      ),
+    )
+    .action(
+      async (
+        name: string,
+        remote: string,
+        { kind, url }: { readonly kind: 'github' | 'gitlab' | 'gitea'; readonly url?: string },
+      ) => {
+        const token = await readSecret(cli, `the token for ${kind}`);
+        const input = { name, kind, remote, token, ...(url === undefined ? {} : { url }) };
+        const made = await cli.coppice.repositories.create(input, { signal });
+        cli.out.result(made, () => made.clone_url);
+      },
+    );
 
   verb(forge, 'ls', 'List repositories').action(async () => {
     const found = await cli.coppice.repositories.list({ signal });

@@ -24,7 +24,12 @@ export interface BranchServiceParts {
   readonly state: State;
   readonly journal: Journal;
   readonly now: () => number;
-  readonly forge: { forgeOf(ref: string): Forge; repositoryOf(ref: string): BareRepository };
+  readonly forge: {
+    forgeOf(ref: string): Forge;
+    repositoryOf(ref: string): BareRepository;
+    bringIn(ref: string, branches: readonly string[]): Promise<void>;
+    advance(ref: string, branch: string, to: string, expected: string): Promise<void>;
+  };
   readonly sandbox: Pick<BranchSandbox, 'make' | 'checkOut' | 'commitAll' | 'bringOut'>;
   readonly destroySandbox: (id: string) => Promise<unknown>;
   readonly startRun: (spec: StartRun) => Promise<{ readonly id: string }>;
@@ -151,6 +156,7 @@ export class BranchService {
     const { branch, baseSha, spec } = record;
     await this.#makeBranch(forge.forgeOf(repository.id), branch, baseSha);
     journal.step('branch-start.branch-made');
+    await forge.bringIn(repository.id, [branch, record.base]);
     const sandboxId = await sandbox.make(record);
     record = this.#update(record, { sandboxId });
     journal.step('branch-start.sandbox-made');
@@ -211,6 +217,7 @@ export class BranchService {
       throw new CoppiceError('not_found', `the branch ${record.branch} is gone from ${repository.name}`, {
         hint: 'Make it again at the forge; the commits are in the sandbox.',
       });
+    await forge.bringIn(repository.id, [record.branch]);
     const sha = await sandbox.commitAll(
       record.sandboxId,
       record,
@@ -228,7 +235,7 @@ export class BranchService {
             details: { reason: 'head_moved', head: before.sha },
           },
         );
-      await bare.moveBranch(record.branch, sha, before.sha);
+      await forge.advance(repository.id, record.branch, sha, before.sha);
     }
     if ((await there.compare(record.base, record.branch)).ahead === 0)
       throw new CoppiceError('wrong_state', `nothing was committed on ${record.branch}`, {

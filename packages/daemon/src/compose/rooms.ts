@@ -23,6 +23,7 @@ import { JobService } from '../inside/job-service.ts';
 import { PortService } from '../inside/port-service.ts';
 import { BudgetKeeper } from '../network/budget-keeper.ts';
 import { GatewayFeed } from '../network/gateway-feed.ts';
+import { GatewayForges } from '../network/gateway-forges.ts';
 import { GatewayService } from '../network/gateway-service.ts';
 import { NetworkService } from '../network/network-service.ts';
 import { SandboxTrust } from '../network/sandbox-trust.ts';
@@ -238,7 +239,13 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
 
   const maxPushBytes = config.limits.forge_push_mb * 2 ** 20;
   const maxRepositoryBytes = config.limits.forge_repository_mb * 2 ** 20;
-  const forge = new ForgeService({ ...base, directory: home.forgeDir, maxPushBytes, maxRepositoryBytes });
+  const forge = new ForgeService({
+    ...base,
+    directory: home.forgeDir,
+    maxPushBytes,
+    maxRepositoryBytes,
+    gateway: new GatewayForges(kernel.gateway, network),
+  });
   const branches = new BranchService({
     ...base,
     forge,

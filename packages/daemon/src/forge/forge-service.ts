@@ -33,6 +33,7 @@ import type { State } from '../db/state.ts';
 import type { Journal } from '../journal/journal.ts';
 import { KeyedLock } from '../journal/keyed-lock.ts';
 import { examineForge } from './forge-doctor.ts';
+import { type ForgeGateway, placesOf, RemoteForges } from './remote-forges.ts';
 
 export interface ForgeServiceParts {
   readonly directory: string;
@@ -42,21 +43,25 @@ export interface ForgeServiceParts {
   readonly now: () => number;
   readonly maxPushBytes: number;
   readonly maxRepositoryBytes: number;
+  /** Keeps the tokens of repositories elsewhere, and speaks to their forges. */
+  readonly gateway: ForgeGateway;
 }
 
 const mostGitAtOnce = 8;
 const gitTimeoutMs = 15 * 60_000;
 
-/** Repositories: those of the forge that is built in, with their issues and pull requests. */
+/** Repositories: those of the forge that is built in, with their issues and pull requests, and those of forges elsewhere. */
 export class ForgeService {
   readonly #parts: ForgeServiceParts;
   readonly #git: Git;
   readonly #transport: GitTransport;
   readonly #locks = new KeyedLock();
+  readonly #remotes: RemoteForges;
   #servedAt = 'http://127.0.0.1';
 
   constructor(parts: ForgeServiceParts) {
     this.#parts = parts;
+    this.#remotes = new RemoteForges(parts.gateway);
     this.#git = new Git({ maxPackBytes: parts.maxPushBytes });
     this.#transport = new GitTransport(this.#git, {
       maxRequestBytes: parts.maxPushBytes,
@@ -89,22 +94,22 @@ export class ForgeService {
 
   async create(input: z.output<typeof createRepositorySchema>): Promise<Repository> {
     const { state, journal, ids, now } = this.#parts;
-    if (input.kind !== 'builtin')
-      throw new CoppiceError('unsupported', `repositories of ${input.kind} are not spoken to yet`, {
-        hint: 'Make one on this machine: coppice forge init NAME',
-      });
     return this.#locks.exclusive(`name ${input.name}`, async () => {
       if (state.forge.repository(input.name) !== undefined)
         throw new CoppiceError('name_taken', `there is already a repository ${input.name}`);
-      const record: RepositoryRecord = {
+      const made = {
         id: ids.next('repository'),
         name: input.name,
         kind: input.kind,
-        defaultBranch: input.default_branch,
         url: input.url ?? null,
         remote: input.remote ?? null,
         createdAtMs: now(),
       };
+      const defaultBranch =
+        input.token === undefined
+          ? (input.default_branch ?? 'main')
+          : await this.#register(made, input.token);
+      const record: RepositoryRecord = { ...made, defaultBranch };
       await BareRepository.create(this.#git, this.#directoryOf(record), record.defaultBranch);
       journal.commit((emit) => {
         state.forge.insertRepository(record);
@@ -122,6 +127,7 @@ export class ForgeService {
         state.forge.deleteRepository(record.id);
         emit('repository.removed', null, { repository: record.name });
       });
+      if (record.kind !== 'builtin') await this.#remotes.forget(record.id);
       await rm(this.#directoryOf(record), { recursive: true, force: true });
     });
   }
@@ -206,11 +212,37 @@ export class ForgeService {
 
   /** Tries everything that the branch workflow needs, on a scratch branch that is gone afterwards. */
   doctor(ref: string): Promise<ForgeDoctor> {
-    return examineForge(this.forgeOf(ref), this.repositoryOf(ref), this.#record(ref).defaultBranch);
+    const { id, kind, defaultBranch } = this.#record(ref);
+    return examineForge({
+      kind,
+      forge: this.forgeOf(id),
+      repository: this.repositoryOf(id),
+      defaultBranch,
+      bringIn: (branches) => this.bringIn(id, branches),
+      advance: (branch, to, expected) => this.advance(id, branch, to, expected),
+    });
   }
 
   forgeOf(ref: string): Forge {
-    return this.#builtin(ref);
+    const record = this.#record(ref);
+    return record.kind === 'builtin' ? this.#builtin(ref) : this.#remotes.forgeOf(record);
+  }
+
+  /** These branches as the forge has them, into the repository that is here. */
+  async bringIn(ref: string, branches: readonly string[]): Promise<void> {
+    const { id, kind } = this.#record(ref);
+    if (kind === 'builtin') return;
+    const copy = this.repositoryOf(id);
+    await copy.assertRoom(this.#parts.maxRepositoryBytes);
+    await this.#remotes.fetch(id, copy, [...new Set(branches)]);
+  }
+
+  /** A branch of the forge to a commit that is here already, from where it is expected to be, and forward only. */
+  async advance(ref: string, branch: string, to: string, expected: string): Promise<void> {
+    const { id, kind } = this.#record(ref);
+    const copy = this.repositoryOf(id);
+    if (kind !== 'builtin') await this.#remotes.push(id, copy, branch, to);
+    await copy.moveBranch(branch, to, expected);
   }
 
   repositoryOf(ref: string): BareRepository {
@@ -249,8 +281,28 @@ export class ForgeService {
     }
   }
 
+  /** Once the forge has taken the token; says its default branch. */
+  async #register(
+    record: Pick<RepositoryRecord, 'id' | 'kind' | 'url' | 'remote'>,
+    token: string,
+  ): Promise<string> {
+    // What a crash left of one that was never written down.
+    await this.#remotes.sweep(new Set(this.#parts.state.forge.repositories().map(({ id }) => id)));
+    await this.#remotes.register(record, token);
+    try {
+      return await this.#remotes.forgeOf(record).defaultBranch();
+    } catch (error) {
+      await this.#remotes.forget(record.id);
+      throw error;
+    }
+  }
+
   #builtin(ref: string): BuiltinForge {
     const record = this.#record(ref);
+    if (record.kind !== 'builtin')
+      throw new CoppiceError('wrong_state', `${record.name} is a repository of ${record.kind}`, {
+        hint: 'Its issues, reviews and lists of pull requests are there.',
+      });
     const { state, journal } = this.#parts;
     return new BuiltinForge({
       id: record.id,
@@ -285,7 +337,10 @@ export class ForgeService {
     return {
       ...record,
       default_branch: defaultBranch,
-      clone_url: `${this.#servedAt}/git/${record.name}.git`,
+      clone_url:
+        record.kind === 'builtin'
+          ? `${this.#servedAt}/git/${record.name}.git`
+          : placesOf({ id: '', ...record }).git,
       created_at: new Date(createdAtMs).toISOString(),
     };
   }

@@ -1,7 +1,8 @@
 import { execFile, spawn } from 'node:child_process';
 import { closeSync, existsSync, openSync, readFileSync, rmSync } from 'node:fs';
-import { type IncomingMessage, request } from 'node:http';
+import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import {
   type Caller,
@@ -197,9 +198,42 @@ export class GatewayProcess implements NameGateway {
   }
 
   /** Asks the gateway something, after starting it where it does not run. */
-  async ask<T>(place: GatewayPlace, method: string, path: string, body?: object): Promise<T> {
+  async ask<T>(
+    place: GatewayPlace,
+    method: string,
+    path: string,
+    body?: object,
+    signal?: AbortSignal,
+  ): Promise<T> {
     await this.#ready(place);
-    return this.#call<T>(method, path, body);
+    return this.#call<T>(method, path, body, signal);
+  }
+
+  /** Passes a request on as it comes, and its answer back, however long they are. */
+  async relay(
+    place: GatewayPlace,
+    path: string,
+    incoming: IncomingMessage,
+    outgoing: ServerResponse,
+    more: Readonly<Record<string, string>>,
+  ): Promise<void> {
+    await this.#ready(place);
+    const answer = await atSocket(
+      this.#socket,
+      (socketPath) =>
+        new Promise<IncomingMessage>((resolve, reject) => {
+          const { host: _, ...headers } = incoming.headers;
+          const call = request(
+            { socketPath, method: incoming.method, path, headers: { ...headers, ...more }, agent: false },
+            resolve,
+          );
+          call.once('error', reject);
+          pipeline(incoming, call).catch(reject);
+        }),
+    );
+    const { connection: _, ...headers } = answer.headers;
+    outgoing.writeHead(answer.statusCode ?? 502, headers);
+    await pipeline(answer, outgoing);
   }
 
   /** Seals every secret anew: with a fresh key file, or with what the command prints now. */

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import type { BudgetInput, BudgetKey } from '../budgets/budget.ts';
 import type { Egress } from '../egress/egress.ts';
 import { egressPolicySchema } from '../egress/policies.ts';
+import type { ForgeRelay } from '../forges/forge-relay.ts';
 import { type CostQuery, costs } from '../ledger/costs.ts';
 import type { ConfiguredModels } from '../models/configured-models.ts';
 import type { Secrets } from '../secrets/secrets.ts';
@@ -13,6 +14,7 @@ export interface ControlParts {
   readonly egress: Egress;
   readonly models: ConfiguredModels;
   readonly secrets: Secrets;
+  readonly forges: ForgeRelay;
   /** With what the command of the key printed; empty: with a fresh key file. */
   readonly rekey: (printedKeys: string) => void;
   /** What a sandbox that may use these secrets trusts, and for which hosts. */
@@ -70,7 +72,7 @@ export class ControlServer {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { egress, models, secrets, version, names, end } = this.#parts;
+    const { egress, models, secrets, forges, version, names, end } = this.#parts;
     const url = new URL(request.url ?? '/', 'http://gateway');
     const [, subject, id, part] = url.pathname.split('/');
     const call = `${request.method} ${subject}${id === undefined ? '' : '/:id'}${part === undefined ? '' : `/${part}`}`;
@@ -112,6 +114,19 @@ export class ControlServer {
       }
       case 'PUT secrets/:id':
         return json(response, setSecret(secrets, id ?? '', await bodyOf(request)));
+      case 'GET forges':
+        return json(response, { items: forges.ids() });
+      case 'PUT forges/:id':
+        forges.set(id ?? '', await bodyOf(request));
+        return json(response, {});
+      case 'DELETE forges/:id':
+        forges.remove(id ?? '');
+        return json(response, {});
+      case 'POST forges/:id/call':
+        return json(response, await forges.call(id ?? '', await bodyOf(request)));
+      case 'GET forges/:id/git':
+      case 'POST forges/:id/git':
+        return forges.git(id ?? '', request, response, (request.url ?? '').slice(`/forges/${id}/git`.length));
       case 'POST rekey':
         this.#parts.rekey(rekeySchema.parse(await bodyOf(request)).keys);
         return json(response, {});

@@ -67,9 +67,17 @@ export class Secrets {
     return this.#uses.get(name);
   }
 
+  /** Names after that prefix, of values that are no secrets of people. */
+  hidden(prefix: string): string[] {
+    return this.#state
+      .secretNames()
+      .flatMap(({ name }) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : []));
+  }
+
   list(): Secret[] {
     return this.#state
       .secretNames()
+      .filter(({ name }) => !name.includes('/'))
       .map((secret) => ({ ...secret, use: this.#uses.get(secret.name) ?? null }));
   }
 
