@@ -177,9 +177,15 @@ static bool same_moment(const struct stat *a, const struct stat *b) {
 
 static void changed_kind(const char *path) { die("wrong_state", "%s became something else while the worktree was read", path); }
 
-bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, const struct known_contents *known,
-                  struct content_memory *memory, struct content *out) {
-  const int fd = open_own(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+int content_ahead(int dir, const char *name) {
+  const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd >= 0) (void)posix_fadvise(fd, 0, LARGE_FILE, POSIX_FADV_WILLNEED);
+  return fd;
+}
+
+bool content_take(struct store *store, int dir, const char *name, int ahead, const char *path, bool keep,
+                  const struct known_contents *known, struct content_memory *memory, struct content *out) {
+  const int fd = ahead >= 0 ? ahead : open_own(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
   if (fd < 0 && errno == ENOENT) return false;
   if (fd < 0 && errno == EACCES && known->refused && known->refused(known->context, path)) return false;
   if (fd < 0 && errno == ELOOP) changed_kind(path);

@@ -33,9 +33,11 @@ struct known_contents {
   bool (*has_large)(void *context, uint64_t size);
 };
 
-/* False when the file has vanished. */
-bool content_take(struct store *store, int dir, const char *name, const char *path, bool keep, const struct known_contents *known,
-                  struct content_memory *memory, struct content *out);
+/* Opens a file and has the kernel read it meanwhile; -1: content_take() says why not. */
+int content_ahead(int dir, const char *name);
+/* False when the file has vanished. `ahead` is the file, opened, or -1; it is closed. */
+bool content_take(struct store *store, int dir, const char *name, int ahead, const char *path, bool keep,
+                  const struct known_contents *known, struct content_memory *memory, struct content *out);
 
 /* Writes a file's content to `fd` (empty, writable) from the store, or from `tree` where a snapshot is a whole directory. */
 void content_give(struct store *store, struct near_below *near, int tree, const struct record *record, struct location at, const char *path,

@@ -111,12 +111,28 @@ static bool nothing_intended(void) {
   return empty;
 }
 
+static bool is_link(const char *path) {
+  struct stat found;
+  return lstat(path, &found) == 0 && S_ISLNK(found.st_mode);
+}
+
+/* As refuseLinks() in refuse-links.ts. */
+static bool has_links(const char *control, const char *worktree) {
+  static const char *const own[] = {"",     "/repository.json", "/log.jsonl", "/intents", "/packs", "/blobs", "/trees",
+                                    "/tmp", "/indexes",         "/locks",     "/kept"};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (is_link(path_of("%s%s", control, own[i]))) return true;
+  const char *forks = path_of("%s/../worktrees", control);
+  return is_link(path_of("%s/../main", control)) || is_link(forks) || is_link(path_of("%s/%s", forks, worktree)) ||
+         is_link(path_of("%s/%s/main", forks, worktree));
+}
+
 /* Opens the workspace around the current directory, and locks its worktree. */
 static void open_workspace(char worktree[256]) {
   char user[64], problem[256];
   const char *asked_engine = getenv("JVS_ENGINE"), *control = find_workspace(worktree);
   if ((asked_engine && *asked_engine) || !control || is_there(path_of("%s/config.json", control)) ||
-      !is_there(path_of("%s/locks", control)) || !user_name(user))
+      !is_there(path_of("%s/locks", control)) || !user_name(user) || has_links(control, worktree))
     become_node();
   make_files_for_owner_of(control);
   /* Lock first: everything read before that may still change. */

@@ -37,6 +37,25 @@ static bool is_string(struct json value) { return *value.at == '"'; }
 static bool is_number(struct json value) { return *value.at >= '0' && *value.at <= '9'; }
 static bool is_bool(struct json value) { return json_is(value, "true") || json_is(value, "false"); }
 
+static bool is_letter(char sign) { return (sign >= 'a' && sign <= 'z') || (sign >= '0' && sign <= '9'); }
+
+/* Ids and names become parts of paths. A log can come from a stranger, whose hashes are correct too. */
+static bool is_id(const char *id) {
+  size_t len = 0;
+  while (is_letter(id[len])) len++;
+  return len == ID_LEN && !id[len];
+}
+
+/* As isName() in names.ts. */
+static bool is_name(struct json value) {
+  const char *at = value.at + 1, *end = value.end - 1;
+  if (!is_string(value) || at >= end || end - at > 128 || *at == '.' || *at == '-') return false;
+  for (; at < end; at++)
+    if (!is_letter(*at) && !(*at >= 'A' && *at <= 'Z') && !strchr("_.-", *at)) return false;
+    else if (*at == '.' && at[1] == '.') return false;
+  return true;
+}
+
 static bool is_strings(struct json value) {
   struct json one;
   if (*value.at != '[') return false;
@@ -71,8 +90,8 @@ bool is_record(struct json record, struct snapshot *out) {
   out->tags = field[TAGS];
   char root[ROOT_TEXT], hash[65];
   struct root parsed;
-  return json_string(field[ID], out->id, sizeof out->id) && strlen(out->id) == ID_LEN && or_null(field[PARENT], is_string) &&
-         is_string(field[WORKTREE]) && is_string(field[AT]) && is_string(field[NOTE]) && is_strings(field[TAGS]) &&
+  return json_string(field[ID], out->id, sizeof out->id) && is_id(out->id) && or_null(field[PARENT], is_string) &&
+         is_name(field[WORKTREE]) && is_string(field[AT]) && is_string(field[NOTE]) && is_strings(field[TAGS]) &&
          is_string(field[ENGINE]) && or_null(field[REQUESTED], is_string) &&
          (json_is(field[STORAGE], "\"objects\"") || json_is(field[STORAGE], "\"tree\"")) && json_string(field[HASH], hash, sizeof hash) &&
          strlen(hash) == 64 && json_string(field[ROOT], root, sizeof root) && root_parse(root, &parsed) &&
@@ -120,15 +139,15 @@ static bool add_restore(struct log *log, struct json data) {
   if (!json_field(data, "worktree", &name) || !is_string(name)) return false;
   struct worktree *worktree = worktree_called(log, name);
   if (worktree) note_step(worktree, data);
-  return !worktree || (json_field_string(data, "snapshot_id", worktree->head, sizeof worktree->head) &&
+  return !worktree || (json_field_string(data, "snapshot_id", worktree->head, sizeof worktree->head) && is_id(worktree->head) &&
                        json_field_string(data, "root_hash", worktree->saved_hash, sizeof worktree->saved_hash));
 }
 
 static bool add_worktree(struct log *log, struct json line, struct json data) {
   struct worktree worktree = {0};
-  if (!json_field(data, "name", &worktree.name) || !is_string(worktree.name)) return false;
+  if (!json_field(data, "name", &worktree.name) || !is_name(worktree.name)) return false;
   if (!json_field(line, "at", &worktree.created_at) || !is_string(worktree.created_at)) return false;
-  if (!maybe_string(data, "base", worktree.base, sizeof worktree.base)) return false;
+  if (!maybe_string(data, "base", worktree.base, sizeof worktree.base) || (*worktree.base && !is_id(worktree.base))) return false;
   if (!maybe_string(data, "root_hash", worktree.saved_hash, sizeof worktree.saved_hash)) return false;
   strcpy(worktree.head, worktree.base);
   struct worktree *same = worktree_called(log, worktree.name);
@@ -149,7 +168,7 @@ static void remove_worktree(struct log *log, struct json name) {
 
 static bool rename_worktree(struct log *log, struct json data) {
   struct json from, to;
-  if (!json_field(data, "from", &from) || !json_field(data, "to", &to) || !is_string(from) || !is_string(to)) return false;
+  if (!json_field(data, "from", &from) || !json_field(data, "to", &to) || !is_string(from) || !is_name(to)) return false;
   struct worktree *worktree = worktree_called(log, from);
   if (!worktree) return true;
   struct worktree renamed = *worktree;
@@ -195,7 +214,7 @@ static bool set_tags(struct log *log, struct json data) {
 static bool begin_collection(struct log *log, struct json data) {
   struct json gone, id, pid, plan;
   if (!json_field(data, "snapshots", &gone) || !is_strings(gone)) return false;
-  if (!json_field(data, "plan_id", &plan) || !is_string(plan) || !json_field(data, "pid", &pid) || !is_number(pid)) return false;
+  if (!json_field(data, "plan_id", &plan) || !is_name(plan) || !json_field(data, "pid", &pid) || !is_number(pid)) return false;
   struct map named = {0};
   char name[ID_LEN + 1];
   bool good = true;

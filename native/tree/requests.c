@@ -241,7 +241,8 @@ static void do_scan(void) {
                                        .new_index_path = maybe("newIndex"),
                                        .basis = "",
                                        .locations_hold = yes("locations"),
-                                       .keep = yes("keep")};
+                                       .keep = yes("keep"),
+                                       .from_disk = !maybe("index")};
   struct scan_result result;
   scan(&store, &options, &result);
   store_end_pack(&store, !yes("temporary"));

@@ -81,7 +81,7 @@ static struct root save_changes(const struct restore_request *request, const str
                                     .automatic = true,
                                     .target_hash = target->hash};
   take(&keep, saved);
-  if (saved->record) notice("unsaved changes are kept as %.8s  %s  %s", saved->id, saved->at, note);
+  if (saved->record) notice("unsaved changes are kept as %.8s  %s", saved->id, note);
   return saved->root;
 }
 

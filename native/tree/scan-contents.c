@@ -13,6 +13,7 @@
 #define PAGE 4096
 /* Fewer small files are read before another thread has woken up. */
 #define WORTH_THREADS 8
+#define AT_ONCE 16
 
 static struct location find_known(void *context, const uint8_t hash[HASH_LEN]) {
   struct walk *walk = context;
@@ -82,7 +83,7 @@ static bool is_caught(struct walk *walk, const char *path, const struct item *it
     struct content now;
     const struct known_contents nothing = {0};
     caught = content->size != live.size;
-    if (!caught && content->size && content_take(walk->store, dir, name, path, false, &nothing, memory, &now))
+    if (!caught && content->size && content_take(walk->store, dir, name, -1, path, false, &nothing, memory, &now))
       caught = !now.unsettled && now.stat.st_ino == item->ino && memcmp(now.hash, content->hash, HASH_LEN) != 0;
   }
   if (dir >= 0) close(dir);
@@ -94,6 +95,7 @@ struct take_job {
   int fd;
   int live; /* the same directory where the clone was made from, or -1 */
   struct item **items;
+  size_t count, at_once;
 };
 
 /*
@@ -104,7 +106,7 @@ static bool take_from_live(struct walk *walk, int live, const char *path, struct
   if (item->ctime_ns >= walk->racy_from) return false;
   struct content content;
   const struct known_contents nothing = {walk, NULL, note_refused, NULL};
-  if (!content_take(walk->store, live, item->name, path, false, &nothing, memory, &content)) return false;
+  if (!content_take(walk->store, live, item->name, -1, path, false, &nothing, memory, &content)) return false;
   struct item now = *item;
   item_stat(&now, &content.stat);
   if (content.unsettled || now.ino != item->ino || now.ctime_ns != item->ctime_ns || now.mtime_ns != item->mtime_ns ||
@@ -116,9 +118,7 @@ static bool take_from_live(struct walk *walk, int live, const char *path, struct
   return true;
 }
 
-static void take_one(void *context, size_t at, struct content_memory *memory) {
-  struct take_job *job = context;
-  struct item *item = job->items[at];
+static void take_one(struct take_job *job, struct item *item, int ahead, struct content_memory *memory) {
   struct walk *walk = job->walk;
   char short_path[1024], *path = short_path;
   const size_t len = walk->path.len;
@@ -132,7 +132,7 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
     if (path != short_path) free(path);
     return;
   }
-  if (!content_take(walk->store, job->fd, item->name, path, walk->options->keep, &known, memory, &content)) {
+  if (!content_take(walk->store, job->fd, item->name, ahead, path, walk->options->keep, &known, memory, &content)) {
     item->gone = true;
     if (path != short_path) free(path);
     return;
@@ -151,6 +151,15 @@ static void take_one(void *context, size_t at, struct content_memory *memory) {
   if (!same) item->location = content.location;
   else item->location.len = sparse;
   if (path != short_path) free(path);
+}
+
+/* Some files at once, where they come from the disk: all are asked for before the first one is read. */
+static void take_some(void *context, size_t at, struct content_memory *memory) {
+  struct take_job *job = context;
+  const size_t first = at * job->at_once, end = first + job->at_once < job->count ? first + job->at_once : job->count;
+  int ahead[AT_ONCE];
+  for (size_t i = first; i < end; i++) ahead[i - first] = job->at_once > 1 ? content_ahead(job->fd, job->items[i]->name) : -1;
+  for (size_t i = first; i < end; i++) take_one(job, job->items[i], ahead[i - first], memory);
 }
 
 void take_contents(struct walk *walk, int fd, struct item *items, size_t count) {
@@ -176,8 +185,9 @@ void take_contents(struct walk *walk, int fd, struct item *items, size_t count) 
   if (jobs) {
     if (walk->options->keep) build_known(walk);
     walk->result->hashed += jobs;
-    struct take_job job = {walk, fd, walk->live < 0 ? -1 : open_here(walk, walk->live), list};
-    jobs_run(take_one, &job, jobs, jobs >= WORTH_THREADS || bytes > 128 * 1024);
+    const size_t at_once = walk->options->from_disk ? AT_ONCE : 1;
+    struct take_job job = {walk, fd, walk->live < 0 ? -1 : open_here(walk, walk->live), list, jobs, at_once};
+    jobs_run(take_some, &job, (jobs + at_once - 1) / at_once, jobs >= WORTH_THREADS || bytes > 128 * 1024);
     if (job.live >= 0) close(job.live);
   }
   free(list);

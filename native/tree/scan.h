@@ -20,6 +20,7 @@ struct scan_options {
   const char *basis;
   bool locations_hold; /* what the index says about places in the store can be trusted */
   bool keep;           /* store contents, not only their names */
+  bool from_disk;      /* the files are hardly in memory */
   bool whole_tree;     /* of a read-only snapshot of a whole directory */
   const char *live;    /* that directory itself; NULL: it is not at hand */
   bool until_change;   /* only look whether something is not as the index has it: then there is no root */

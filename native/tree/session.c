@@ -226,7 +226,7 @@ void read_basis(const char *index, char out[33]) {
 void write_basis(const char *index, const char *basis) {
   char padded[32] = {0};
   strncpy(padded, basis, sizeof padded - 1);
-  const int fd = open(index, O_WRONLY | O_CLOEXEC);
+  const int fd = open(index, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 || pwrite(fd, padded, sizeof padded, offsetof(struct index_header, basis)) != (ssize_t)sizeof padded)
     die_errno("write", index);
   close(fd);

@@ -53,6 +53,19 @@ describe('status', () => {
   });
 });
 
+test('what is counted is named in the singular when there is one', async () => {
+  const cwd = await fresh();
+  await writeFile(join(cwd, 'only'), 'one');
+  expect(await jvs.ok(['snapshot', 'directly'], { cwd })).toMatch(/^ {2}1 file, /m);
+  await writeFile(join(cwd, 'only'), 'another');
+  expect(await jvs.ok(['snapshot', 'by', '--no-color'], { cwd })).toMatch(/^ {2}1 file, /m);
+  expect(await jvs.ok(['info'], { cwd })).toMatch(/main \(1 worktree in all\)/);
+  expect(await jvs.ok(['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'], { cwd })).toMatch(
+    /: 1 snapshot to delete, /,
+  );
+  expect(await jvs.ok(['gc', 'run'], { cwd })).toMatch(/^1 snapshot deleted, /);
+});
+
 describe('undo', () => {
   test('takes back a restore with what was not saved, and redo brings it back', async () => {
     for (const place of places()) {

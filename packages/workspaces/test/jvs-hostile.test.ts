@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { appendFile, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { canMount, MountedFilesystem, whereMounts } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -108,6 +108,99 @@ describe('what cannot be changed', () => {
     } finally {
       await shell('chattr -i d/stuck', cwd);
     }
+  });
+});
+
+describe('a workspace from a stranger', () => {
+  test.each([
+    'main',
+    'worktrees',
+    'worktrees/side',
+    'worktrees/side/main',
+    '.jvs/tmp',
+    '.jvs/packs',
+    '.jvs/trees',
+    '.jvs/intents',
+    '.jvs/log.jsonl',
+    '.jvs',
+  ])('with a link in the place of %s leads no command out of it', async (place) => {
+    const root = join(await fresh(), '..');
+    await writeFile(join(root, 'main/f'), 'stored');
+    await jvs.ok(['snapshot', 'one'], { cwd: root });
+    await jvs.ok(['worktree', 'fork', 'side'], { cwd: root });
+    await writeFile(join(root, 'main/f'), 'changed');
+    const outside = join(jvs.home, `outside-${counter}`);
+    const victim = join(outside, 'victim');
+    await mkdir(outside);
+    await rename(join(root, place), victim);
+    await symlink(victim, join(root, place));
+    if (!place.endsWith('.jsonl')) await writeFile(join(victim, 'precious'), 'precious');
+    const before = [await digestOf(outside), await digestOf(root)];
+    // A plain snapshot or restore looks at its own worktree alone.
+    const plain = [
+      ['snapshot', 'two'],
+      ['restore', 'one'],
+    ];
+    for (const args of [
+      ...(place.startsWith('worktrees/') ? [] : plain),
+      ['restore', '--discard', 'one'],
+      ['status'],
+      ['doctor'],
+      ['doctor', '--repair'],
+      ['gc', 'plan', '--keep-hours', '0'],
+      ['gc', 'run'],
+      ['worktree', 'remove', 'side', '--force'],
+      ['destroy', root, '--force'],
+    ]) {
+      const { code, stderr } = await jvs.jvs(args, { cwd: root });
+      expect({ args, code, stderr }).toMatchObject({
+        code: 71,
+        stderr: expect.stringMatching(/is a symbolic link to .*\nhint: .*Remove the link/),
+      });
+    }
+    expect([await digestOf(outside), await digestOf(root)]).toEqual(before);
+  });
+
+  test('whose log names a worktree, a snapshot or a plan outside of it leads no command there', async () => {
+    const root = join(await fresh(), '..');
+    const log = join(root, '.jvs/log.jsonl');
+    await writeFile(join(root, 'main/f'), 'stored');
+    await jvs.ok(['snapshot', 'one'], { cwd: root });
+    await jvs.ok(['worktree', 'fork', 'side'], { cwd: root });
+    const sound = await readFile(log, 'utf8');
+    const [id = ''] = /(?<="snapshot_id":")\w+/.exec(sound) ?? [];
+    const outside = join(root, '../outside');
+    await mkdir(join(outside, 'main'), { recursive: true });
+    await writeFile(join(outside, 'main/precious'), 'precious');
+    await writeFile(join(root, '../outside.json'), '{}');
+    const mark = { plan_id: '../../../outside', snapshots: [], pid: 1 };
+    const last = JSON.parse(sound.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>;
+    for (const forged of [
+      sound.replaceAll('"side"', '"../../outside"'),
+      sound.replaceAll(id, '../../../outside'),
+      `${sound}${JSON.stringify({ ...last, type: 'gc_mark', data: mark })}\n`,
+    ]) {
+      expect(forged).not.toBe(sound);
+      await writeFile(log, forged);
+      for (const args of [
+        ['status'],
+        ['worktree', 'remove', '../../outside', '--force'],
+        ['restore', 'one'],
+        ['gc', 'plan', '--keep-hours', '0', '--collect-ancestors'],
+        ['gc', 'run'],
+      ]) {
+        const { code, stderr } = await jvs.jvs(args, { cwd: root });
+        expect({ args, code, stderr }).toMatchObject({
+          code: 71,
+          stderr: expect.stringMatching(/line \d+ of the workspace's log cannot be read/),
+        });
+      }
+    }
+    await jvs.jvs(['doctor', '--repair'], { cwd: root });
+    expect(await readText(join(outside, 'main/precious'))).toBe('precious');
+    expect(existsSync(join(root, '../outside.json'))).toBe(true);
+    expect(await jvs.json(['doctor', '--strict'], { cwd: root })).toMatchObject({ healthy: true });
+    await jvs.ok(['restore', 'one'], { cwd: root });
   });
 });
 

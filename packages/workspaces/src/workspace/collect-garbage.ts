@@ -5,6 +5,7 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { writeFileAtomically } from './atomic-file.ts';
 import { listIntents } from './intent.ts';
 import { killPoint } from './kill-point.ts';
+import { isName } from './names.ts';
 import type { SnapshotRecord } from './snapshot-record.ts';
 import { requireSoundStore } from './sound-store.ts';
 import { NeededObjects, storedBlobs, storedPacks, storedTrees } from './stored-objects.ts';
@@ -117,7 +118,7 @@ const readPlan = (path: string): CollectionPlan => {
   try {
     const plan = JSON.parse(readFileSync(path, 'utf8')) as CollectionPlan;
     const good =
-      typeof plan.plan_id === 'string' &&
+      isName(plan.plan_id) &&
       typeof plan.created_at === 'string' &&
       typeof plan.keep_ancestors === 'boolean' &&
       plan.to_delete.every((id) => typeof id === 'string');

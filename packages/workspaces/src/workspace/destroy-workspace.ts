@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram } from '../trees/tree-program.ts';
 import { findWorkspace } from './layout.ts';
+import { refuseLinks } from './refuse-links.ts';
 import { refuseMounts } from './refuse-mounts.ts';
 
 export interface Destruction {
@@ -23,6 +24,7 @@ export const destroyWorkspace = async (directory: string): Promise<Destruction> 
       hint: `Name the workspace itself: jvs destroy ${root}`,
     });
   }
+  refuseLinks(layout);
   refuseMounts(root);
   const program = new TreeProgram();
   try {

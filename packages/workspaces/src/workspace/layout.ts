@@ -2,7 +2,7 @@ import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { CoppiceError } from '@coppice/protocol/errors';
 
-/** Where everything of a workspace lies. Nothing of ours is ever inside a worktree's own directory. */
+/** Where everything of a workspace lies. Nothing of ours stays inside a worktree's own directory: a restore on btrfs works there for a moment. */
 export class WorkspaceLayout {
   readonly root: string;
   readonly control: string;

@@ -4,6 +4,7 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { TreeProgram, type TreeWords } from '../trees/tree-program.ts';
 import { giveToOwner } from './atomic-file.ts';
 import { findWorkspace, type WorkspaceLayout } from './layout.ts';
+import { refuseLinks } from './refuse-links.ts';
 import { type RepositoryRecord, readRepository } from './repository-record.ts';
 import { readSettings, type WorkspaceSettings } from './settings.ts';
 import { sweepTemporaries } from './sweep-temporaries.ts';
@@ -49,6 +50,7 @@ export class WorkspaceSession implements Disposable {
 
   constructor(options: SessionOptions) {
     const { layout, worktree } = findWorkspace(options.directory);
+    refuseLinks(layout);
     this.layout = layout;
     this.worktree = worktree;
     this.notice = options.notice ?? (() => undefined);

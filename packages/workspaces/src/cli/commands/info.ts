@@ -1,3 +1,4 @@
+import { plural } from '@coppice/console';
 import { shortId } from '../../index.ts';
 import type { JvsCommand } from '../command.ts';
 
@@ -26,7 +27,7 @@ export const info: JvsCommand = {
     context.answer(answer, () => [
       `workspace  ${layout.root}`,
       `engine     ${repository.engine}${repository.requested_engine ? ` (${repository.requested_engine} was asked for)` : ''}`,
-      `worktree   ${workspace.worktree} of ${state.worktrees.size}`,
+      `worktree   ${workspace.worktree} (${plural(state.worktrees.size, 'worktree')} in all)`,
       `head       ${head ? shortId(head) : '-'}`,
       `snapshots  ${state.snapshots.size}`,
     ]);
