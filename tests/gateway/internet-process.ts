@@ -17,6 +17,11 @@ import { decode, encode } from 'dns-packet';
 const { key, cert } = JSON.parse(process.argv[2] ?? '') as { key: string; cert: string };
 let zone: Record<string, string> = {};
 let asked: string[] = [];
+/** Every request to a server of the web, as its server understood it. */
+let hits: string[] = [];
+const hit = ({ headers, method, url }: IncomingMessage): void => {
+  hits.push(`${headers.host} ${method} ${url}`);
+};
 
 const names = createSocket('udp4', (message, { address, port }) => {
   const query = decode(message);
@@ -41,6 +46,7 @@ names.bind(53);
 
 const sizeOf = (path: string): number => Number(/\/(\d+)$/.exec(path)?.[1] ?? 0);
 const page = createHttp((request, response) => {
+  hit(request);
   const size = sizeOf(request.url ?? '');
   if (size > 0) return void response.end(Buffer.alloc(size, 'x'));
   let body = 0;
@@ -56,6 +62,7 @@ page.on('upgrade', (_request, socket) => {
 });
 /** Says what it was asked, with every header, as hosts of secrets may. */
 const secure = createHttps({ key, cert }, (request, response) => {
+  hit(request);
   if (request.url?.startsWith('/git/')) return serveGit(request, response);
   const { servername } = request.socket as TLSSocket;
   const path = join(process.env.WEB_FILES ?? '/nonexistent', `${servername}`, `${request.url}`);
@@ -75,6 +82,10 @@ const secure = createHttps({ key, cert }, (request, response) => {
   if (url.startsWith('/zstd')) return void response.writeHead(200, { 'content-encoding': 'zstd' }).end(echo);
   if (url.startsWith('/base64'))
     return void response.end(Buffer.from(`${'x'.repeat(Number(url.at(-1)))}${echo}`).toString('base64'));
+  if (url.startsWith('/name')) {
+    const said = request.headers.authorization?.replace(/^Bearer /, '') ?? 'nothing';
+    return void response.writeHead(200, { [`x-${said}`]: 'named' }).end('name');
+  }
   if (url.startsWith('/head'))
     return void response.writeHead(200, { 'x-echo': request.headers.authorization ?? '' }).end('head');
   if (url.startsWith('/split')) {
@@ -110,7 +121,25 @@ createServer((socket) => {
   });
 }).listen(9000);
 /** The web at another port. */
-createHttp((request, response) => response.end(`http ${request.headers.host}`)).listen(8080);
+createHttp((request, response) => {
+  hit(request);
+  response.end(`http ${request.headers.host}`);
+}).listen(8080);
+
+/** A server of the web that knows of no upgrades and keeps its connections, as many do. */
+createServer((socket) => {
+  let text = '';
+  socket.on('error', () => {});
+  socket.on('data', (data) => {
+    const heads = `${text}${data}`.split('\r\n\r\n');
+    text = heads.pop() ?? '';
+    for (const head of heads) {
+      const [method, path] = head.split(' ');
+      hits.push(`${/^host: (.*)$/im.exec(head)?.[1]} ${method} ${path}`);
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n');
+    }
+  });
+}).listen(8081);
 
 /** Git's own server, below the directory that the environment names; it wants the password `git-token-1234`. */
 function serveGit(request: IncomingMessage, response: ServerResponse): void {
@@ -150,6 +179,11 @@ function serveGit(request: IncomingMessage, response: ServerResponse): void {
 
 createInterface({ input: process.stdin })
   .on('line', (line) => {
+    if (line === 'hits') {
+      process.stdout.write(`${JSON.stringify(hits)}\n`);
+      hits = [];
+      return;
+    }
     if (line !== '') zone = JSON.parse(line) as Record<string, string>;
     process.stdout.write(`${JSON.stringify(asked)}\n`);
     asked = [];

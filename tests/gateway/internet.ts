@@ -71,6 +71,11 @@ export class Internet implements AsyncDisposable {
     return this.#tell('');
   }
 
+  /** Every request that a server of the web understood since the last time: `HOST METHOD PATH`. */
+  hits(): Promise<string[]> {
+    return this.#tell('hits');
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     const ended = [this.#host, this.#servers].map((process) => once(process, 'exit'));
     this.#servers.stdin?.end();

@@ -15,10 +15,12 @@ import { plainName } from '@coppice/protocol';
 import { Redactor, redactText } from '../secrets/redactor.ts';
 import { AmbiguousPath, type Cloaked, type SecretKeeper } from '../secrets/secret-keeper.ts';
 import { type Errand, printable } from './errand.ts';
+import { forwarded, forwardedOf, withoutMisleading } from './forwarded-headers.ts';
 import { branchesOf, gitAsk, readPush, refusalOfPush, refused } from './git-rules.ts';
 import type { EgressPolicy } from './policies.ts';
 import { type Reach, Unreachable } from './reach.ts';
 import type { ConnectionRecords } from './records.ts';
+import { refusalOfUpgrade, upgrade } from './upgrade.ts';
 
 export interface HttpByNameParts {
   readonly reach: Reach;
@@ -65,19 +67,6 @@ class Traffic {
   }
 }
 
-/** Belongs to one connection and goes no further. */
-const hopByHop = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
 /** Carries HTTP, looking at the host of every request. */
 export class HttpByName {
   readonly #parts: HttpByNameParts;
@@ -87,8 +76,10 @@ export class HttpByName {
   constructor(parts: HttpByNameParts) {
     this.#parts = parts;
     this.#server = createServer({ keepAliveTimeout: 60_000, requestTimeout: 0, headersTimeout: 15_000 });
-    this.#server.on('request', (request, response) => void this.#pass(request, response));
-    this.#server.on('upgrade', (request, socket, head) => void this.#upgrade(request, socket, head));
+    this.#server.on('request', (request, response) => {
+      this.#pass(request, response).catch(() => response.destroy());
+    });
+    this.#server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head));
     this.#server.on('connect', (_request, socket) => socket.end('HTTP/1.1 405 Method Not Allowed\r\n\r\n'));
     this.#server.on('clientError', (_error, socket) => socket.destroy());
   }
@@ -162,11 +153,16 @@ export class HttpByName {
     const { errand, agent } = visit;
     const refusal = this.#refusal(request, errand);
     if (refusal !== undefined) return refuse(response, 403, refusal);
-    const plain = { path: request.url ?? '/', headers: forwarded(request.headers) };
+    const plain = { path: request.url ?? '/', headers: forwardedOf(request) };
     let cloaked: Cloaked | undefined;
     try {
       if (visit.isKept)
-        cloaked = this.#parts.keeper.cloak(errand, request.method ?? 'GET', plain.path, plain.headers);
+        cloaked = this.#parts.keeper.cloak(
+          errand,
+          request.method ?? 'GET',
+          plain.path,
+          withoutMisleading(plain.headers),
+        );
     } catch (error) {
       const why =
         error instanceof AmbiguousPath ? error.message : `the secrets of ${errand.name} cannot be used`;
@@ -191,7 +187,7 @@ export class HttpByName {
       pipeline(answer, response, () => {});
     });
     outgoing.on('error', (error) => {
-      const reason = error instanceof Unreachable ? error.message : `${errand.name}: ${error.message}`;
+      const reason = reasonOf(error, errand.name);
       this.#parts.records.refused(errand.policy.sandbox, errand.name, errand.port, reason);
       if (response.headersSent) response.destroy();
       else refuse(response, 502, reason);
@@ -243,26 +239,20 @@ export class HttpByName {
     }
   }
 
-  /** WebSockets and their like: from the answer on, bytes. */
-  async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const visit = this.#visits.get(request.socket);
     // From the answer on nobody could look for a secret in it.
     if (visit?.errand === undefined || visit.isKept || this.#refusal(request, visit.errand) !== undefined)
       return void socket.destroy();
-    const { errand } = visit;
-    try {
-      const outside = await this.#parts.reach.connect(errand.policy, errand.name, errand.port);
-      visit.traffic.add(outside);
-      const lines = [`${request.method} ${request.url} HTTP/1.1`];
-      for (let i = 0; i < request.rawHeaders.length; i += 2)
-        lines.push(`${request.rawHeaders[i]}: ${request.rawHeaders[i + 1]}`);
-      outside.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
-      outside.write(head);
-      pipeline(socket, outside, () => {});
-      pipeline(outside, socket, () => {});
-    } catch {
-      socket.destroy();
+    const { errand, agent } = visit;
+    const { policy, name, port } = errand;
+    const refused = (reason: string): void => this.#parts.records.refused(policy.sandbox, name, port, reason);
+    const refusal = refusalOfUpgrade(request);
+    if (refusal !== undefined) {
+      refused(refusal);
+      return void socket.destroy();
     }
+    upgrade(request, socket, head, { errand, agent, onFailed: (error) => refused(reasonOf(error, name)) });
   }
 
   #refusal(request: IncomingMessage, { policy, name, port }: Errand): string | undefined {
@@ -286,12 +276,15 @@ function uncloak(
 ): void {
   const status = answer.statusCode ?? 502;
   const headers: IncomingHttpHeaders = Object.fromEntries(
-    Object.entries(forwarded(answer.headers)).map(([name, value]) => [
-      name,
-      Array.isArray(value)
-        ? value.map((each) => redactText(each, needles))
-        : redactText(value ?? '', needles),
-    ]),
+    Object.entries(forwarded(answer.headers))
+      // The name of a header is in small letters, whatever the server wrote.
+      .filter(([name]) => !needles.some((needle) => name.includes(needle.toString('latin1').toLowerCase())))
+      .map(([name, value]) => [
+        name,
+        Array.isArray(value)
+          ? value.map((each) => redactText(each, needles))
+          : redactText(value ?? '', needles),
+      ]),
   );
   const coding = String(headers['content-encoding'] ?? 'identity').toLowerCase();
   const hasBody = !isHead && status !== 204 && status !== 304;
@@ -322,12 +315,8 @@ const decoders: Readonly<Record<string, () => Transform>> = {
   br: () => createBrotliDecompress(),
 };
 
-const forwarded = (headers: IncomingHttpHeaders): IncomingHttpHeaders => {
-  const named = new Set((headers.connection ?? '').toLowerCase().split(/\s*,\s*/));
-  return Object.fromEntries(
-    Object.entries(headers).filter(([name]) => !hopByHop.has(name) && !named.has(name)),
-  );
-};
+const reasonOf = (error: Error, name: string): string =>
+  error instanceof Unreachable ? error.message : `${name}: ${error.message}`;
 
 const refuse = (response: ServerResponse, status: number, reason: string): void => {
   response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });

@@ -1,5 +1,5 @@
 import { Resolver, lookup as systemLookup } from 'node:dns/promises';
-import { BlockList, connect, type OnReadOpts, type Socket } from 'node:net';
+import { BlockList, connect, isIPv4, isIPv6, type OnReadOpts, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { EgressPolicy } from './policies.ts';
 
@@ -71,9 +71,10 @@ export class Reach {
     return connected(name, port, open, reading);
   }
 
-  #isOpen(policy: EgressPolicy, { address, family }: Address): boolean {
-    const plain = address.toLowerCase().startsWith('::ffff:') ? address.slice(7) : address;
-    const kind = family === 6 && plain === address ? 'ipv6' : 'ipv4';
+  #isOpen(policy: EgressPolicy, { address }: Address): boolean {
+    const plain = plainAddress(address);
+    if (plain === undefined) return false;
+    const kind = isIPv4(plain) ? 'ipv4' : 'ipv6';
     if (never.check(plain, kind) || this.#ownAddresses().has(plain)) return false;
     if (!inner.check(plain, kind)) return true;
     return kind === 'ipv4' && policy.reachable.check(plain, 'ipv4');
@@ -82,12 +83,25 @@ export class Reach {
   #ownAddresses(): ReadonlySet<string> {
     if (performance.now() - this.#ownReadAt > ownAddressesMs) {
       const links = Object.values(networkInterfaces());
-      this.#own = new Set(links.flatMap((link) => link?.map(({ address }) => address) ?? []));
+      this.#own = new Set(
+        links.flatMap((link) => link?.map(({ address }) => plainAddress(address) ?? address) ?? []),
+      );
       this.#ownReadAt = performance.now();
     }
     return this.#own;
   }
 }
+
+/** In the one form that all are compared in; IPv4 that is written as IPv6 is IPv4. Undefined where it is no address. */
+const plainAddress = (address: string): string | undefined => {
+  if (isIPv4(address)) return address;
+  if (!isIPv6(address) || address.includes('%')) return undefined;
+  const plain = new URL(`http://[${address}]/`).hostname.slice(1, -1);
+  const [, high, low] = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(plain) ?? [];
+  if (high === undefined || low === undefined) return plain;
+  const words = [Number.parseInt(high, 16), Number.parseInt(low, 16)];
+  return words.flatMap((word) => [word >> 8, word & 0xff]).join('.');
+};
 
 const refusal = (name: string, first: Address | undefined): string =>
   `${name} leads to ${first?.address}, which is this machine or a private network; ` +
