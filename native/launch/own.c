@@ -63,19 +63,22 @@ static int give_up(const char *what) {
 int dump(pid_t init, char **given, size_t count) {
   struct __user_cap_data_struct held[capability_words];
   uid_t owner;
-  char **command = calloc(count + 2, sizeof *command);
-  if (!command) abort();
-  memcpy(command, given, count * sizeof *command);
+  bool is_owner = false;
   if (!owner_of(init, &owner)) return give_up("find the owner of the sandbox");
   if (!read_capabilities(held)) return give_up("read the privileges");
   if (owner != 0 && !(held[CAP_SYS_RESOURCE / 32].effective & (1U << CAP_SYS_RESOURCE % 32))) {
     /* The real id too: a shell that starts CRIU would switch back to it. */
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || !keep_over_exec(held) || setresuid(owner, owner, owner) < 0)
       return give_up("become the owner of the sandbox");
-    command[count] = "--unprivileged";
+    is_owner = true;
   }
+  char **command = calloc(count + 2, sizeof *command);
+  if (!command) abort();
+  memcpy(command, given, count * sizeof *command);
+  if (is_owner) command[count] = "--unprivileged";
   execv(command[0], command);
-  return give_up(command[0]);
+  free(command);
+  return give_up(given[0]);
 }
 
 static const char *const watch_limits[] = {"/proc/sys/user/max_inotify_instances", "/proc/sys/user/max_inotify_watches"};

@@ -185,8 +185,8 @@ static bool report(pid_t monitor, int console, const char *info, pid_t *init, st
 
 bool start_container(const struct setup *setup, const struct namespaces *ahead, const struct message *request, struct message *reply,
                      char *reason) {
-  struct trees trees;
-  struct inherited fds;
+  struct trees trees = {0};
+  struct inherited fds = {0};
   int errors[2], info[2], guard[2], cgroup = -1;
   pid_t init = 0;
   const char *v2 = message_get(request, "v2");

@@ -62,7 +62,7 @@ static void add_record(struct records *records, const char *prefix, const char *
   char digits[24];
   while ((size_t)snprintf(digits, sizeof digits, "%zu", total) + rest != total)
     total = rest + (size_t)snprintf(digits, sizeof digits, "%zu", total);
-  if (records->length + total + 1 > records->room)
+  if (records->text == NULL || records->length + total + 1 > records->room)
     records->text = must(realloc(records->text, records->room = (records->length + total) * 2));
   char *at = records->text + records->length;
   at += sprintf(at, "%zu %s%s=", total, prefix, key);

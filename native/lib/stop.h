@@ -11,7 +11,7 @@ _Noreturn void stop(const char *code, const char *format, ...) __attribute__((fo
 /* The same for an error of the kernel: the code follows from errno. */
 _Noreturn void stop_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What an allocation gave, unless that is nothing. */
-void *must(void *memory);
+void *must(void *memory) __attribute__((returns_nonnull));
 
 /* As many descriptors as this process may have: a walk holds one for every level. */
 void allow_many_files(void);

@@ -31,14 +31,15 @@ static bool write_map(pid_t pid, const char *name, unsigned owner, unsigned firs
 }
 
 static void be_namespace(int told) {
-  char entered = unshare(CLONE_NEWUSER) == 0 ? 0 : (char)errno;
+  unsigned char entered = unshare(CLONE_NEWUSER) == 0 ? 0 : (unsigned char)errno;
   if (write(told, &entered, 1) != 1) _exit(1);
   for (;;) pause();
 }
 
 int make_owner_map(uid_t uid, gid_t gid, uid_t first_id) {
   int told[2], map = -1;
-  char path[64], entered = 0;
+  char path[64];
+  unsigned char entered = 0; /* an error's number */
   if (pipe2(told, O_CLOEXEC) < 0) return -1;
   pid_t pid = fork();
   if (pid == 0) be_namespace(told[1]);

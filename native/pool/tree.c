@@ -253,7 +253,7 @@ static int same_content(int one, int other, off_t size) {
 
 /* ROOT PATH ROOT PATH -> "equal" | "different" */
 static int compare(struct request *request, struct reply *reply) {
-  off_t size_one, size_other;
+  off_t size_one = 0, size_other = 0;
   int one = open_regular(reply, request->fields[0].data, request->fields[1].data, &size_one);
   if (one < 0) return -1;
   int other = open_regular(reply, request->fields[2].data, request->fields[3].data, &size_other);
@@ -289,7 +289,7 @@ static int extents(struct request *request, struct reply *reply) {
   enum { PAIRS = 512 };
   uint64_t pairs[2 * PAIRS];
   size_t count = 0;
-  off_t size, start = 0, end = 0;
+  off_t size = 0, start = 0, end = 0;
   int file = open_regular(reply, request->fields[0].data, request->fields[1].data, &size);
   if (file < 0) return -1;
   int found;
@@ -330,7 +330,7 @@ static int copy_bytes(int source, int target, off_t offset, off_t end, char *buf
 /* ROOT PATH DIRECTORY NAME: the content of a regular file becomes a new file, with its holes; owner and mode are not copied. */
 static int copy_content(struct request *request, struct reply *reply) {
   enum { ROOM = 256 * 1024 };
-  off_t size, start = 0, end = 0;
+  off_t size = 0, start = 0, end = 0;
   const char *name = request->fields[3].data;
   int directory = open_directory(reply, request->fields[2].data);
   if (directory < 0) return -1;

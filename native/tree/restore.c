@@ -348,7 +348,7 @@ void restore(struct store *store, const struct restore_options *options, const s
   /* A restore of some paths leaves a tree that no snapshot holds; then there are no places to prefer. */
   if (!options->selection.count) after.prefer = &options->to;
   /* The disk is waited for meanwhile. The index that the scan writes need not be there after a power cut: it has a checksum. */
-  pthread_t syncing;
+  pthread_t syncing = 0;
   if (options->durable && pthread_create(&syncing, NULL, sync_directory, (void *)options->directory) != 0)
     die("limit_reached", "no more threads");
   scan(store, &after, found);
