@@ -1,8 +1,9 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Route, routes } from '@coppice/protocol';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { gatewayPid } from '../gateway/gateway-pid.ts';
 import { jsonCall, rawCall } from './raw-call.ts';
 
 const secrets = {
@@ -12,6 +13,11 @@ const secrets = {
   forked: 'value-given-to-a-fork-c3e8',
   refused: 'value-in-a-refused-call-b7a4',
   typed: 'value-in-a-command-line-e19d',
+  kept: 'value-of-the-gateway-2f60-31d8',
+};
+const use = {
+  hosts: ['api.example.com'],
+  place: { kind: 'header' as const, name: 'authorization', format: 'Bearer {}' },
 };
 
 describe('secrets', () => {
@@ -32,6 +38,7 @@ describe('secrets', () => {
     expect(stdout).toBe(`${secrets.created} ${secrets.executed}\n`);
     await sandbox.update({ env: { LATER: secrets.updated } });
     await sandbox.exec(`: ${secrets.typed}`);
+    await daemon.client.secrets.set('kept', secrets.kept, { use });
     const { id } = await sandbox.snapshot({ name: 'taken' });
     await sandbox.fork({ name: 'fork', env: { FORKED: secrets.forked } });
     await sandbox.restore(id);
@@ -114,6 +121,46 @@ describe('secrets', () => {
       }
       expect(found(line), line).toEqual([]);
     }
+  });
+
+  test('of the gateway leave it by no side door: no export, no environment, no refused call, no file that is readable', async () => {
+    const { kept } = secrets;
+    expect((await daemon.client.secrets.list()).map(({ name }) => name)).toEqual(['kept']);
+    const exported: Uint8Array[] = [];
+    for await (const chunk of daemon.client.snapshots.export('keeper:taken')) exported.push(chunk);
+    expect(Buffer.concat(exported).includes(kept)).toBe(false);
+    for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+      let environment = Buffer.alloc(0);
+      try {
+        environment = readFileSync(`/proc/${pid}/environ`);
+      } catch {
+        // It has ended meanwhile.
+      }
+      expect(environment.includes(kept), pid).toBe(false);
+    }
+    const wrong = [
+      { use: { ...use, hosts: ['not a host'] } },
+      { use: { ...use, hosts: [] } },
+      { use, unknown: kept },
+      { use: { ...use, place: { kind: kept, name: kept, format: '{}' } } },
+    ];
+    for (const rest of wrong) {
+      const call = { method: 'PUT', path: '/v1/secrets/other', token: daemon.token };
+      const answer = await rawCall(daemon.url, jsonCall(call, { value: kept, ...rest }));
+      expect(answer.status, answer.text).toBeGreaterThanOrEqual(400);
+      expect(answer.text).not.toContain(kept);
+    }
+    const files = (readdirSync(daemon.home, { recursive: true, withFileTypes: true }) as Dirent[])
+      .filter((entry) => entry.isFile() && entry.name !== 'pool.img')
+      .map(({ parentPath, name }) => join(parentPath, name))
+      .filter((path) => !path.startsWith(join(daemon.home, 'pool/')));
+    expect(files.some((path) => path.startsWith(join(daemon.home, 'gateway/')))).toBe(true);
+    for (const path of files) expect(readFileSync(path).includes(kept), path).toBe(false);
+    // Nobody but root looks into its memory, and a crash leaves no copy of it.
+    const pid = gatewayPid(daemon.home);
+    expect(statSync(`/proc/${pid}/environ`).uid).toBe(0);
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+    expect(/^CoreDumping:\s*(\d)/m.exec(status)?.[1]).toBe('0');
   });
 
   test('that have to be on the disk are for the owner of the home alone', () => {

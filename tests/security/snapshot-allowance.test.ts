@@ -1,5 +1,5 @@
 import { Coppice, type Sandbox } from '@coppice/sdk';
-import { describeWithMemory, RunningDaemon } from '@coppice/testkit';
+import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 const mebibyte = 2 ** 20;
@@ -150,4 +150,31 @@ test('nobody can take more snapshots than the home may have', async () => {
   });
   await daemon.client.snapshots.delete(id);
   await one.snapshot();
+});
+
+describe('the limit of a disk', () => {
+  test('counts what a fresh snapshot keeps until it is drawn anew, and never lets through more than its size', async () => {
+    await using daemon = await RunningDaemon.start();
+    await using sandbox = await daemon.client.sandboxes.create({ disk_mb: diskMb });
+    const write = (name: string) =>
+      sandbox.exec(`head -c 20M /dev/urandom > /root/${name} && sync /root/${name}`);
+    expect((await write('first')).exit_code).toBe(0);
+    await sandbox.snapshot({ name: 'keeps-it' });
+    // Until the limit is drawn anew, this fails with the error of a full disk, and with no other.
+    await eventually('what was deleted can be written anew', async () => {
+      const { exit_code: code, stderr } = await sandbox.exec(
+        'rm -f /root/first; head -c 20M /dev/urandom > /root/second && sync /root/second',
+      );
+      if (code !== 0) expect(stderr).toContain('Disk quota exceeded');
+      return code === 0;
+    });
+    for (let round = 0; round < 3; round += 1) {
+      const more = await write('third');
+      expect([more.exit_code, more.stderr]).toEqual([1, expect.stringContaining('Disk quota exceeded')]);
+    }
+    const { stdout } = await sandbox.exec('rm -f /root/third; sync; du -sk /root | cut -f1');
+    expect(Number(stdout)).toBeLessThanOrEqual(diskMb * 1024);
+    await sandbox.restore('keeps-it', { discard: true });
+    expect((await sandbox.exec('ls /root/first')).exit_code).toBe(0);
+  });
 });

@@ -39,6 +39,7 @@ export const define: DefineCommand = (program, cli) => {
         });
       const targets = names.map((name) => ({ name, sandbox: cli.coppice.sandboxes.at(name) }));
       const { parallel = 16 } = options;
+      if (parallel < 1) throw new CoppiceError('invalid_argument', '--parallel must be at least 1');
       const outcomes = await runInAll(cli, targets, command, { fields: processFields(options), parallel });
       cli.out.result(outcomes, () => outcomeText(cli, outcomes));
     });

@@ -161,7 +161,7 @@ export const outcomeText = (cli: Cli, outcomes: readonly RunOutcome[]): string =
   const failed = outcomes.filter(({ exit_code }) => exit_code !== 0);
   const details = failed.map(({ sandbox, output, error }) => {
     const lines = printable(output).trimEnd().split('\n').slice(-shownLines);
-    return `\n${cli.out.paint('bold', `== ${sandbox}`)}\n${[...lines, ...(error === null ? [] : [error])].join('\n')}`;
+    return `\n${cli.out.paint('bold', `== ${sandbox}`)}\n${[...lines, ...(error === null ? [] : [printable(error)])].join('\n')}`;
   });
   const sum = `${outcomes.length - failed.length} of ${outcomes.length} ok`;
   return [

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util';
+import { printable } from '@coppice/console';
 import type { Output, Progress, Style } from './output.ts';
 import { ProgressLine } from './progress.ts';
 
@@ -7,6 +8,16 @@ interface TextStreams {
   readonly stderr: NodeJS.WriteStream;
   readonly env: NodeJS.ProcessEnv;
 }
+
+/** What `paint` writes. */
+const ownStyles = /(\x1b\[(?:1|2|22|3[0-9])m)/;
+
+/** Whatever a command forgot to check: text from a sandbox or a server neither moves the cursor nor hides what was printed before. */
+const harmless = (text: string): string =>
+  text
+    .split(ownStyles)
+    .map((part, index) => (index % 2 === 1 ? part : printable(part)))
+    .join('');
 
 /** For people: tables and sentences; colour and moving lines only on a terminal. */
 export class TextOutput implements Output {
@@ -21,13 +32,14 @@ export class TextOutput implements Output {
     this.#colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
   }
 
+  /** To a program it goes as it is: a patch must not be changed on its way. */
   result(_value: unknown, text: () => string): void {
     const shown = text();
-    if (shown !== '') this.#stdout.write(`${shown}\n`);
+    if (shown !== '') this.#stdout.write(`${this.#stdout.isTTY === true ? harmless(shown) : shown}\n`);
   }
 
   note(text: string): void {
-    this.#stderr.write(`${text}\n`);
+    this.#stderr.write(`${harmless(text)}\n`);
   }
 
   async during<T>(label: string, work: (progress: Progress) => Promise<T>): Promise<T> {

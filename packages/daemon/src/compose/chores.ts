@@ -102,7 +102,7 @@ export function startChores(
   housekeeper.keep({
     what: 'sending news of projects',
     everyMs: tendProjectsMs,
-    work: () => projects.notifier.send(),
+    work: async () => projects.notifier.send(),
   });
   housekeeper.keep({
     what: 'removing what projects need no more',

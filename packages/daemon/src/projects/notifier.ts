@@ -18,13 +18,40 @@ export type News =
 
 const mailTo = 'mailto:';
 
-/** News of projects: posted to programs, signed as Standard Webhooks has it, or mailed to people. Each is sent until it is taken or given up. */
+/** What became of a try: undefined as failure where it was taken. */
+interface Outcome {
+  readonly failure: string | undefined;
+  readonly waitMs: number;
+}
+
+/** What comes of some work, or undefined once nobody waits for it any more. */
+const untilAborted = async <T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> => {
+  const { promise: aborted, resolve } = Promise.withResolvers<undefined>();
+  const stop = () => resolve(undefined);
+  signal.addEventListener('abort', stop);
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+};
+
+/** For the log: the rest of a URL is often what lets a caller in. */
+const withoutPath = (url: string): string => (url.startsWith(mailTo) ? url : new URL(url).origin);
+
+/**
+ * News of projects: posted to programs, signed as Standard Webhooks has it, or mailed to people. Each is sent until it is taken or
+ * given up. Targets do not wait for each other: one that never answers holds up its own news alone.
+ */
 export class Notifier {
   readonly #store: ProjectStore;
   readonly #log: Log;
   readonly #now: () => number;
   readonly #sender: WebhookSender;
   readonly #mailer: Mailer | undefined;
+  readonly #ending = new AbortController();
+  /** By target. */
+  readonly #sending = new Map<string, Promise<void>>();
 
   constructor(
     store: ProjectStore,
@@ -64,10 +91,16 @@ export class Notifier {
   }
 
   remove(url: string): void {
-    if (this.#store.webhooks.delete({ url }) === 0)
-      throw new CoppiceError('not_found', `no news go to ${url}`, {
-        hint: 'List: coppice project news ls',
-      });
+    this.#store.transaction(() => {
+      if (this.#store.webhooks.delete({ url }) === 0)
+        throw new CoppiceError('not_found', `no news go to ${url}`, {
+          hint: 'List: coppice project news ls',
+        });
+      this.#store.notifications.update(
+        { url, state: 'waiting' },
+        { state: 'given-up', failure: 'nobody wants it any more' },
+      );
+    });
   }
 
   /** In the transaction of what it tells of. */
@@ -87,38 +120,55 @@ export class Notifier {
       });
   }
 
-  async send(): Promise<void> {
-    for (const waiting of this.#store.notificationsDue(this.#now())) {
-      const target = this.#store.webhooks.one({ url: waiting.url });
-      if (target === undefined) {
-        this.#store.notifications.update(
-          { id: waiting.id },
-          { state: 'given-up', failure: 'nobody wants it any more' },
-        );
-        continue;
-      }
-      const { failure, waitMs } = target.url.startsWith(mailTo)
-        ? { failure: await this.#mail(waiting), waitMs: 0 }
-        : await this.#post(target, waiting);
-      const attempts = waiting.attempts + 1;
-      const changes =
-        failure === undefined
-          ? { state: 'sent' as const }
-          : {
-              state: attempts >= giveUpAfter ? ('given-up' as const) : ('waiting' as const),
-              nextMs: this.#now() + pauseAfter(attempts, waitMs),
-            };
-      if (failure !== undefined)
-        this.#log.warn({ url: target.url, failure }, 'news of a project were not taken');
-      this.#store.notifications.update(
-        { id: waiting.id },
-        { ...changes, attempts, failure: failure ?? null },
-      );
+  /** Begins to send what is due, to every target that is not busy. */
+  send(): void {
+    if (this.#ending.signal.aborted) return;
+    for (const target of this.#store.webhooks.all()) {
+      if (this.#sending.has(target.url)) continue;
+      const sent = this.#sendTo(target)
+        .catch((error: unknown) => this.#log.warn({ err: error }, 'sending news failed'))
+        .finally(() => this.#sending.delete(target.url));
+      this.#sending.set(target.url, sent);
     }
   }
 
-  async #mail({ messageId, url, event, projectId, body }: NotificationRecord): Promise<string | undefined> {
-    if (this.#mailer === undefined) return 'no mail server is configured';
+  /** Waits for no target: what was under way is sent by the next daemon. */
+  async close(): Promise<void> {
+    this.#ending.abort();
+    await Promise.all(this.#sending.values());
+  }
+
+  async #sendTo(target: WebhookRecord): Promise<void> {
+    const { url } = target;
+    const { signal } = this.#ending;
+    for (const waiting of this.#store.notificationsDue(url, this.#now())) {
+      const delivery = url.startsWith(mailTo) ? this.#mail(waiting) : this.#post(target, waiting);
+      const outcome = await untilAborted(delivery, signal);
+      if (outcome === undefined || signal.aborted) return;
+      this.#settle(waiting, outcome);
+      // It is tried again later, and whatever else waits for it too.
+      if (outcome.failure !== undefined) return;
+    }
+  }
+
+  #settle({ id, url, attempts: before }: NotificationRecord, { failure, waitMs }: Outcome): void {
+    const attempts = before + 1;
+    const told = failure?.replaceAll(url, withoutPath(url)) ?? null;
+    if (told !== null)
+      this.#log.warn({ target: withoutPath(url), failure: told }, 'news of a project were not taken');
+    const changes =
+      told === null
+        ? { state: 'sent' as const }
+        : {
+            state: attempts >= giveUpAfter ? ('given-up' as const) : ('waiting' as const),
+            nextMs: this.#now() + pauseAfter(attempts, waitMs),
+          };
+    // Unless the target was removed meanwhile.
+    this.#store.notifications.update({ id, state: 'waiting' }, { ...changes, attempts, failure: told });
+  }
+
+  async #mail({ messageId, url, event, projectId, body }: NotificationRecord): Promise<Outcome> {
+    if (this.#mailer === undefined) return { failure: 'no mail server is configured', waitMs: 0 };
     const { timestamp, data } = JSON.parse(body) as { timestamp: string; data: Record<string, unknown> };
     const lines = Object.entries(data).map(
       ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
@@ -132,17 +182,14 @@ export class Notifier {
           '\n',
         ),
       });
-      return undefined;
+      return { failure: undefined, waitMs: 0 };
     } catch (error) {
-      return String((error as Error).message);
+      return { failure: String((error as Error).message), waitMs: 0 };
     }
   }
 
-  async #post(
-    { url, secret }: WebhookRecord,
-    { messageId: id, body }: NotificationRecord,
-  ): Promise<{ failure: string | undefined; waitMs: number }> {
-    const posted = await this.#sender.post({ url, secret, id, body });
+  async #post({ url, secret }: WebhookRecord, { messageId: id, body }: NotificationRecord): Promise<Outcome> {
+    const posted = await this.#sender.post({ url, secret, id, body }, this.#ending.signal);
     return posted.taken ? { failure: undefined, waitMs: 0 } : posted;
   }
 }

@@ -151,6 +151,7 @@ export class ProjectsRoom {
 
   async close(): Promise<void> {
     this.rest();
+    await this.notifier.close();
     await this.#tending?.catch(() => {});
     await Promise.all(this.#keepers.map((keeper) => keeper.close()));
     this.#store.close();

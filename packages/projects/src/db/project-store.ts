@@ -206,9 +206,10 @@ export class ProjectStore {
       .flatMap(({ id }) => this.agents.one({ id }) ?? []);
   }
 
-  notificationsDue(nowMs: number): NotificationRecord[] {
+  /** What may be sent to one target now, the oldest first. */
+  notificationsDue(url: string, nowMs: number): NotificationRecord[] {
     return this.notifications
-      .all({ state: 'waiting' }, 'ORDER BY id LIMIT 100')
+      .all({ state: 'waiting', url }, 'ORDER BY next_ms, id LIMIT 100')
       .filter(({ nextMs }) => nextMs <= nowMs);
   }
 
