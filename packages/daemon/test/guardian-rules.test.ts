@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CoppiceError, type GuardianRule, guardianFileSchema, type RunEvent } from '@coppice/protocol';
 import { describe, expect, test } from 'vitest';
+import { readConfig } from '../src/config/config.ts';
 import type { RunRecord } from '../src/db/run-table.ts';
 import { RulesFile } from '../src/guardian/guardian-file.ts';
 import { Judge } from '../src/guardian/judge.ts';
@@ -169,6 +170,26 @@ describe('the health of a run', () => {
     expect(at(0, 25_000)).toBe('well');
     expect(at(0, 30_000)).toBe('degraded');
     expect(at(0, 40_000)).toBe('failed');
+  });
+
+  test('is known to have failed within 20 s by default, whenever the agent stopped to answer', async () => {
+    const { run_health: settings } = (await readConfig('/nonexistent/config.json')).config;
+    const intervalMs = settings.interval_s * 1000;
+    const byDefault = {
+      intervalMs,
+      degradedAfter: settings.degraded_after,
+      failedAfter: settings.failed_after,
+      stuckMs: settings.stuck_s * 1000,
+    };
+    // A look begins a second after the last one, and takes an interval where nobody answers.
+    for (let diedMs = 0; diedMs < intervalMs + 1000; diedMs += 100) {
+      let beatMs = 0;
+      let nowMs = 0;
+      for (; nowMs <= diedMs; nowMs += 1000) beatMs = nowMs;
+      while (pulseOf({ beatMs, eventMs: nowMs, openCalls: 0 }, nowMs, byDefault).health !== 'failed')
+        nowMs += intervalMs + 1000;
+      expect(nowMs - diedMs).toBeLessThan(20_000);
+    }
   });
 
   test('is stuck when nothing happens, but not while a model is thinking', () => {

@@ -113,7 +113,7 @@ const configSchema = z.strictObject({
   run_health: z
     .strictObject({
       /** A heartbeat is due this often. */
-      interval_s: z.number().min(0.1).max(3600).default(5),
+      interval_s: z.number().min(0.1).max(3600).default(3),
       /** So many in a row may be missed before it counts as degraded, and as failed. */
       degraded_after: z.int().min(1).max(1000).default(2),
       failed_after: z.int().min(1).max(1000).default(3),
