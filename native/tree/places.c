@@ -191,15 +191,17 @@ void remove_unseen(const char *path) {
   struct timespec times[2];
   const bool known = access(path, F_OK) == 0 && time_above(path, folder, times);
   remove_tree(path);
-  if (known && utimensat(AT_FDCWD, folder, times, 0) != 0) die_errno("set the time of", folder);
+  /* Only the owner of that directory may set its time. */
+  if (known && utimensat(AT_FDCWD, folder, times, 0) != 0) errno = 0;
 }
 
 bool make_unseen(const char *path) {
   char folder[PATH_MAX];
   struct timespec times[2];
   if (!time_above(path, folder, times) || mkdir(path, 0700) != 0) return false;
-  if (utimensat(AT_FDCWD, folder, times, 0) != 0) die_errno("set the time of", folder);
-  return true;
+  if (utimensat(AT_FDCWD, folder, times, 0) == 0) return true;
+  rmdir(path);
+  return false;
 }
 
 void copy_file(const char *from, const char *to) {

@@ -13,7 +13,7 @@ void subvolume_snapshot(const char *from, const char *to, bool read_only);
 void sync_filesystem(const char *directory);
 /* Removes a tree, subvolume or not. Not being there is fine. */
 void remove_tree(const char *path);
-/* These two leave the time of the directory that holds `path` as it was. */
+/* These two leave the time of the directory that holds `path` as it was. The first does not insist; the second is false where it cannot. */
 void remove_unseen(const char *path);
 bool make_unseen(const char *path);
 /* The name of a directory in a worktree that a restore makes and removes, before the id of its intent. */

@@ -110,7 +110,7 @@ static bool take_subvolume(struct taking *taking) {
       notice("%s is a btrfs subvolume of its own, which a snapshot would leave out: using reflink-copy instead", taking->found.nested);
       attempt = INSTANT_ATTEMPTS;
     } else if (attempt == INSTANT_ATTEMPTS)
-      notice("files are written all the time here, %s among them, and no clone has all of them whole: using reflink-copy instead",
+      notice("%s and maybe others are written all the time, and no clone has all of them whole: using reflink-copy instead",
              taking->found.caught);
     begin_again(taking);
   }
@@ -150,7 +150,7 @@ static bool take_juicefs(struct taking *taking) {
     look_again(taking, after);
     if (strcmp(before, after) == 0) return true;
     remove_tree(taking->tree);
-    if (attempt == CLONE_ATTEMPTS) notice("files change all the time here, which a clone cannot follow: using copy instead");
+    if (attempt == CLONE_ATTEMPTS) notice("the worktree changed during each attempt to clone it: using copy instead");
   }
   begin_again(taking);
   return false;

@@ -8,7 +8,7 @@ export const destroy: JvsCommand = {
   name: 'destroy',
   usage: 'DIR --force',
   summary: 'remove a workspace for good: all worktrees and all snapshots',
-  options: [{ name: 'force', short: 'f', kind: 'flag', help: 'yes, all of it' }],
+  options: [{ name: 'force', short: 'f', kind: 'flag', help: 'confirm that all of it goes' }],
   least: 1,
   most: 1,
   async run(context) {

@@ -20,7 +20,7 @@ export const diff: JvsCommand = {
   usage: '[FROM] [TO] [--stat | --patch]',
   summary: 'show what differs between two snapshots; without TO, between FROM (or HEAD) and the worktree',
   options: [
-    { name: 'stat', kind: 'flag', help: 'only how much' },
+    { name: 'stat', kind: 'flag', help: 'only the totals' },
     {
       name: 'patch',
       short: 'p',

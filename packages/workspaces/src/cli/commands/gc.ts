@@ -13,7 +13,7 @@ export const gc: JvsCommand = {
       name: 'keep-hours',
       kind: 'value',
       value: 'HOURS',
-      help: 'plan: keep what is younger (24, or the setting gc_keep_hours)',
+      help: 'plan: keep snapshots of the last HOURS hours (24, or the setting gc_keep_hours)',
     },
     {
       name: 'collect-ancestors',

@@ -5,7 +5,7 @@ export const pin: JvsCommand = {
   name: 'pin',
   usage: 'REF [--reason TEXT]',
   summary: 'protect a snapshot from collection',
-  options: [{ name: 'reason', kind: 'value', value: 'TEXT', help: 'why' }],
+  options: [{ name: 'reason', kind: 'value', value: 'TEXT', help: 'the reason' }],
   least: 1,
   most: 1,
   async run(context) {
