@@ -109,7 +109,9 @@ describe.each(['container', 'gvisor'] as const)('in a sandbox of %s', suite, (dr
         outcome: 'succeeded',
         text: expect.stringContaining('All is done.'),
       });
-      const types = (await eventsOf(run.id)).map(({ type }) => type);
+      const events = await eventsOf(run.id);
+      const types = events.map(({ type }) => type);
+      expect(events.find((event) => event.type === 'agent.tool_result')?.data.output.text).toContain('made');
       expect(types.filter((type) => type === 'agent.tool_use')).toHaveLength(2);
       expect(types.filter((type) => type === 'agent.tool_result')).toHaveLength(2);
       expect(types.filter((type) => type === 'usage.call').length).toBeGreaterThanOrEqual(3);

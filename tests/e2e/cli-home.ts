@@ -63,12 +63,12 @@ export class CliHome {
     return made;
   }
 
-  /** With a daemon that runs, and a small image as the default, which is made much sooner than `host`. */
-  static async start(command: Command = sources): Promise<CliHome> {
+  /** With a daemon that runs, and a small image as the default, which is made much sooner than `host`; `programs` are in it too. */
+  static async start(command: Command = sources, programs: readonly string[] = []): Promise<CliHome> {
     const made = await CliHome.make({ default_image: 'tiny' }, command);
     try {
       await made.ok('up', '--detach');
-      await made.ok('images', 'import', await tinyImage(), 'tiny');
+      await made.ok('images', 'import', await tinyImage(...programs), 'tiny');
     } catch (error) {
       await made.remove();
       throw error;

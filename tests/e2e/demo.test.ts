@@ -3,7 +3,7 @@ import { CliHome } from './cli-home.ts';
 
 let cli: CliHome;
 beforeAll(async () => {
-  cli = await CliHome.start();
+  cli = await CliHome.start(undefined, ['git', 'git-upload-pack', 'tail', 'sort']);
 });
 afterAll(() => cli?.remove(), 300_000);
 
@@ -26,4 +26,29 @@ test('the demo of projects tries, promotes and rolls back without a key, and lea
   expect(await cli.json('ls')).toEqual([]);
   expect(await cli.json('snapshots')).toEqual([]);
   expect(await cli.json('project', 'ls')).toEqual([]);
+});
+
+test('the demo of agents tells, rewinds, forks and merges one without a key, and leaves nothing behind', async () => {
+  const before = await cli.json('agent', 'ls');
+  const shown = await cli.ok('demo', 'agents');
+  for (const step of [
+    'it goes wrong',
+    'tell it',
+    'rewind it',
+    'fork it three ways',
+    'open the pull request',
+    'merge it',
+    'clean up',
+  ])
+    expect(shown).toContain(`✓ ${step}`);
+  expect(shown).toContain('test.sh is back: test "$(printf');
+  expect(shown).toContain('add while you read: passes (the quickest: merged)');
+  expect(shown).toContain('take the largest number: fails');
+  expect(shown).toContain('add the first and the last: fails');
+  expect(shown).toContain('[total-1] The total is wrong');
+  expect(await cli.json('ls')).toEqual([]);
+  expect(await cli.json('snapshots')).toEqual([]);
+  expect(await cli.json('agent', 'ls')).toEqual(before);
+  expect(await cli.json('forge', 'ls')).toEqual([]);
+  expect(await cli.json('token', 'ls')).toMatchObject([{ name: 'home' }]);
 });

@@ -100,6 +100,17 @@ describe('a run of a program', () => {
     await sandbox.destroy();
   });
 
+  test('that cannot be paused, as its sandbox keeps no memory, works on', async () => {
+    const command = 'while :; do date +%s%N > /workspace/now; sleep 0.05; done';
+    await coppice.runs.start({ name: 'restless', task: 'work', command });
+    await eventually('it works', async () => (await coppice.runs.get('restless')).state === 'running');
+    await expect(coppice.runs.pause('restless')).rejects.toMatchObject({ code: 'unsupported' });
+    expect(await coppice.runs.get('restless')).toMatchObject({ state: 'running', paused: false });
+    expect((await all('restless')).some(({ type }) => type === 'run.paused')).toBe(false);
+    await coppice.runs.stop('restless');
+    await coppice.runs.remove('restless');
+  });
+
   test('of an agent with a protocol of its own lets no program beside it take messages', async () => {
     await using sandbox = await coppice.sandboxes.create();
     await sandbox.files.write(
@@ -301,14 +312,14 @@ describe('coppice agent', () => {
         'test -s /workspace/AGENT-NOTES.md',
         '--json',
       ),
-    ) as { entries: { exit_code: number; run: string }[]; winner: string; merged: boolean };
+    ) as { entries: { exit_code: number; run_id: string }[]; winner: string; merged: boolean };
     expect(raced).toMatchObject({ merged: true, entries: [{ exit_code: 0 }, { exit_code: 0 }] });
     const late = await home.run(['agent', 'tell', 'play', 'hurry']);
     expect(late.code).not.toBe(0);
     expect(late.stderr).toContain('coppice agent rewind play --to N');
     const unknown = await home.run(['agent', 'start', '--task', 'x', '--agent', 'nobody']);
     expect(unknown.stderr).toContain('there is no agent nobody');
-    for (const { run } of raced.entries) await home.ok('agent', 'rm', run);
+    for (const { run_id } of raced.entries) await home.ok('agent', 'rm', run_id);
     await home.ok('agent', 'rm', 'again');
     await home.ok('agent', 'rm', 'play');
     expect(await home.ok('agent', 'ls')).toContain('No runs.');

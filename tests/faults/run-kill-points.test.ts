@@ -1,5 +1,5 @@
 import type { RunEvent } from '@coppice/protocol';
-import { eventually, RunningDaemon } from '@coppice/testkit';
+import { describeWithMemory, eventually, RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { killPoints } from '../../packages/daemon/src/journal/kill-points.ts';
 
@@ -98,4 +98,67 @@ done
     await runs.remove(name);
     await sandboxes.at(name).destroy();
   });
+
+  const ofRaces = killPoints.filter((point) => point.startsWith('race.'));
+  test.each(ofRaces)('at %s: each fork of the race is made once, and the best is merged', async (point) => {
+    const { runs, sandboxes } = daemon.client;
+    const name = point.replace('.', '-');
+    const run = await runs.start({ name, task: 'make', command: 'echo made >> /root/made' });
+    await runs.wait(name);
+    await sandboxes.at((await runs.get(name)).sandbox_id!).exec('rm /root/made');
+    daemon.armKillPoint(point);
+    await runs.race(name, { n: 2, from: 1, judge: 'test "$(cat /root/made)" = made' }).catch(() => {});
+    expect((await daemon.exited).signal).toBe('SIGKILL');
+    daemon.disarm();
+    await daemon.restart();
+    const race = await runs.waitForRace(name, 1);
+    expect(race).toMatchObject({
+      state: 'done',
+      merged: true,
+      entries: [
+        { exit_code: 0, outcome: 'succeeded' },
+        { exit_code: 0, outcome: 'succeeded' },
+      ],
+    });
+    const forks = (await runs.list()).filter(({ parent }) => parent?.run_id === run.id);
+    expect(forks.map(({ id }) => id).sort()).toEqual(race.entries.map(({ run_id }) => run_id).sort());
+    const { sandbox_id } = await runs.get(name);
+    expect((await sandboxes.at(sandbox_id!).exec('cat /root/made')).stdout).toBe('made\n');
+    for (const { id } of forks) await runs.remove(id);
+    await runs.remove(name);
+    await eventually('its sandboxes are gone', async () => (await sandboxes.list()).length === 0);
+  });
+});
+
+describeWithMemory('a daemon that is killed while it pauses a run, in a sandbox', (driver) => {
+  const ofPauses = killPoints.filter((point) => point.startsWith('run-pause.'));
+  test.each(ofPauses)(
+    'at %s: the run is paused, says so once, and goes on when it is resumed',
+    async (point) => {
+      await using daemon = await RunningDaemon.start({ config: driver.config });
+      const { runs, sandboxes } = daemon.client;
+      const command = 'i=0; while :; do i=$((i + 1)); echo $i > /workspace/count; sleep 0.05; done';
+      await runs.start({ name: 'counts', task: 'count', command });
+      await eventually('it works', async () => (await runs.get('counts')).state === 'running');
+      const { sandbox_id } = await runs.get('counts');
+      const inside = sandboxes.at(sandbox_id!);
+      daemon.armKillPoint(point);
+      await runs.pause('counts').catch(() => {});
+      expect((await daemon.exited).signal).toBe('SIGKILL');
+      daemon.disarm();
+      await daemon.restart();
+      const paused = async () =>
+        (await runs.listEvents('counts')).events.filter(({ type }) => type === 'run.paused').length;
+      await eventually('it is paused', async () => (await paused()) > 0);
+      expect(await runs.get('counts')).toMatchObject({ state: 'running', paused: true, attempt: 1 });
+      expect((await inside.inspect()).state).toBe('paused');
+      await runs.resume('counts');
+      const count = async () => Number((await inside.exec('cat /workspace/count')).stdout);
+      const before = await count();
+      await eventually('it goes on', async () => (await count()) > before);
+      expect(await paused()).toBe(1);
+      await runs.stop('counts');
+      await runs.remove('counts');
+    },
+  );
 });

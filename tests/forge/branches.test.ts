@@ -90,6 +90,22 @@ describe('a branch of a ticket', () => {
     await daemon.client.sandboxes.at(next.sandbox_id!).destroy();
   });
 
+  test('is not finished by a fork of its run', async () => {
+    const { runs } = daemon.client;
+    const id = await ticket('Try it twice');
+    const run = { task: 'wait', command: 'sleep 600' };
+    const started = await branches().start({ repository: 'app', ticket: id, run });
+    await eventually('it works', async () => (await runs.get(started.run_id!)).state === 'running');
+    expect(Object.keys((await runs.get(started.run_id!)).labels)).toHaveLength(2);
+    const fork = await runs.fork(started.run_id!, { from: 1 });
+    expect(fork.labels).toEqual({});
+    for (const each of [fork.id, started.run_id!]) {
+      await runs.stop(each);
+      await runs.remove(each);
+    }
+    await daemon.client.sandboxes.at(started.sandbox_id!).destroy();
+  });
+
   test('is never merged by force: conflicts are an answer, and the branch stays', async () => {
     const [ours, theirs] = [await ticket('Ours'), await ticket('Theirs')];
     for (const [id, text] of [

@@ -273,17 +273,19 @@ describe('every tool', () => {
     const named = (hint: 'readOnlyHint' | 'destructiveHint' | 'idempotentHint') =>
       tools.flatMap((tool) => (tool.annotations?.[hint] === true ? [tool.name] : [])).sort();
     const looks = [
-      'exec_poll file_diff file_list file_read git_diff image_inspect image_list snapshot_diff snapshot_list',
+      'exec_poll file_diff file_list file_read git_diff image_inspect image_list run_list run_result run_show',
+      'snapshot_diff snapshot_list',
       'vault_batch_read vault_list vault_read vault_search vault_stats',
       'workspace_git_status workspace_info workspace_ip workspace_list workspace_logs',
     ].flatMap((line) => line.split(' '));
     expect(named('readOnlyHint')).toEqual(looks);
     const removes = [
-      'exec_kill file_download file_upload file_write port_forward_remove snapshot_delete snapshot_restore',
+      'exec_kill file_download file_upload file_write port_forward_remove run_interrupt snapshot_delete',
+      'snapshot_restore',
       'vault_delete vault_frontmatter vault_tags workspace_destroy workspace_stop',
     ].flatMap((line) => line.split(' '));
     const anything = [
-      'exec exec_background exec_parallel file_edit file_merge git_push swarm_run',
+      'exec exec_background exec_parallel file_edit file_merge git_push run_rewind swarm_run',
       'vault_move vault_replace vault_write workspace_merge',
     ].flatMap((line) => line.split(' '));
     expect(named('destructiveHint')).toEqual([...removes, ...anything].sort());

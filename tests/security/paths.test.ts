@@ -44,7 +44,7 @@ const freeText = new Set([
   ],
   ...['content', 'query', 'search', 'replace', 'value'],
   ...['title', 'body', 'text', 'description', 'message', 'reason', 'hypothesis', 'status', 'url'],
-  ...['commands', 'git_url', 'author_name', 'author_email'],
+  ...['commands', 'git_url', 'author_name', 'author_email', 'judge', 'messages'],
 ]);
 /** Names of projects and what belongs to them are titles in a database, as people write them; nothing is found by them on a disk. */
 const titles = new Set([

@@ -681,6 +681,18 @@ class Calls:
         """Fork a run: a second run continues from a step of this one."""
         return self._transport.json("POST", f"/v1/runs/{segment(run)}/fork", None, body=body)
 
+    def race_run(self, run: str, body: t.RaceRunBody) -> t.RaceRunResult:
+        """Race several forks of one step, judge each, and merge the best; the call returns at once."""
+        return self._transport.json("POST", f"/v1/runs/{segment(run)}/races", None, body=body)
+
+    def list_races(self, run: str) -> t.ListRacesResult:
+        """List the races of a run."""
+        return self._transport.json("GET", f"/v1/runs/{segment(run)}/races", None)
+
+    def get_race(self, run: str, race: int) -> t.RaceRunResult:
+        """Inspect a race: its forks, what the judge said of each, and the winner."""
+        return self._transport.json("GET", f"/v1/runs/{segment(run)}/races/{segment(race)}", None)
+
     def report_event(self, body: t.ReportEventBody) -> t.ReportEventResult:
         """Report an event of the calling run."""
         return self._transport.json("POST", "/v1/run/events", None, body=body)

@@ -1933,6 +1933,44 @@ ForkRunBody = TypedDict(
 )
 
 
+RaceRunBody = TypedDict(
+    "RaceRunBody",
+    {
+        "judge": "str",
+        "n": "NotRequired[int]",
+        "from": "NotRequired[int]",
+        "messages": "NotRequired[list[str]]",
+        "merge": "NotRequired[bool]",
+    },
+)
+
+
+class RaceRunResultEntry(TypedDict):
+    run_id: str
+    outcome: Literal["succeeded", "failed", "cancelled"] | None
+    exit_code: float | None
+    output: str
+    duration_ms: float | None
+
+
+class RaceRunResult(TypedDict):
+    run_id: str
+    number: int
+    state: Literal["running", "done", "failed"]
+    reason: str
+    from_step: int
+    judge: str
+    entries: list[RaceRunResultEntry]
+    winner: str | None
+    merged: bool
+    created_at: str
+    ended_at: str | None
+
+
+class ListRacesResult(TypedDict):
+    items: list[RaceRunResult]
+
+
 class ReportEventBody(TypedDict):
     type: Literal["agent.message", "agent.thinking", "agent.tool_use", "agent.tool_result", "agent.file_edited", "agent.plan", "agent.progress", "agent.custom", "agent.waiting", "agent.error"]
     data: NotRequired[dict[str, Any]]

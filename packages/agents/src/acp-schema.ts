@@ -45,6 +45,9 @@ const toolContent = someOf(
   200,
 );
 
+/** A piece of what a command wrote, as codex tells it: in no other way. */
+const written = z.object({ data: z.string() }).optional().catch(undefined);
+
 const tool = z.object({
   toolCallId: z.string().min(1).max(200),
   title: cut(1000).nullish(),
@@ -54,6 +57,7 @@ const tool = z.object({
   rawOutput: z.unknown().optional(),
   content: toolContent,
   locations: someOf(z.object({ path: cut(4096) }), 20),
+  _meta: z.object({ terminal_output_delta: written, terminal_output: written }).nullish().catch(undefined),
 });
 
 export const updateSchema = z.object({

@@ -9,6 +9,8 @@ interface Call {
   readonly input: string;
   /** It was told already that the agent uses it. */
   readonly told: boolean;
+  /** The end of what it wrote so far, where the agent tells that in pieces. */
+  readonly written: string;
 }
 
 export type ToolState = Readonly<Record<string, Call>>;
@@ -16,6 +18,9 @@ export type ToolState = Readonly<Record<string, Call>>;
 /** So many at once; of an agent that has more, the oldest are forgotten. */
 const most = 100;
 const kept = 8192;
+/** Of what commands write in pieces: so much of each, and of so many at once. All of it is written down with each line. */
+const keptWritten = 16_384;
+const mostWriting = 8;
 
 /** The tools that an agent uses: agents tell of each in several updates, and each in another order. */
 export class AcpTools {
@@ -39,6 +44,7 @@ export class AcpTools {
       kind: given.kind ?? before?.kind ?? 'other',
       input: inputOf(given.rawInput) || before?.input || '',
       told: before?.told ?? false,
+      written: `${before?.written ?? ''}${pieceOf(given)}`.slice(-keptWritten),
     };
     const events: AgentEvent[] = [];
     // Some tell of a call before they know what it is.
@@ -57,10 +63,17 @@ export class AcpTools {
     this.#calls.delete(toolCallId);
     if (!hasEnded) this.#calls.set(toolCallId, { ...call, told: call.told || isKnown });
     for (const [oldest] of this.#calls) if (this.#calls.size > most) this.#calls.delete(oldest);
+    for (const [id, older] of [...this.#calls].slice(0, -mostWriting))
+      if (older.written !== '') this.#calls.set(id, { ...older, written: '' });
     if (hasEnded)
       events.push(...edits(given), {
         type: 'agent.tool_result',
-        data: { call_id: toolCallId, tool: call.tool, ok: status === 'completed', output: outputOf(given) },
+        data: {
+          call_id: toolCallId,
+          tool: call.tool,
+          ok: status === 'completed',
+          output: outputOf(given) || call.written,
+        },
       });
     return events;
   }
@@ -70,6 +83,9 @@ export class AcpTools {
     this.#calls.clear();
   }
 }
+
+const pieceOf = ({ _meta }: ToolUpdate): string =>
+  (_meta?.terminal_output_delta ?? _meta?.terminal_output)?.data ?? '';
 
 const inputOf = (raw: unknown): string => {
   if (raw === undefined || raw === null) return '';

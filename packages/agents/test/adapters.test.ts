@@ -1,4 +1,5 @@
 import { type AdapterBench, describeAdapter, type PlayedAgent } from '@coppice/testkit';
+import { expect, test } from 'vitest';
 import { acpProfiles } from '../src/acp-profiles.ts';
 import { createAdapter, profiles } from '../src/index.ts';
 
@@ -134,3 +135,34 @@ describeAdapter(
   'pi',
   benchOf('pi', () => new PiPlayer()),
 );
+
+test('what a command wrote in pieces is the output of its tool, the end of it where it is long', () => {
+  const adapter = createAdapter(profiles.codex!, undefined);
+  const agent = new AcpPlayer();
+  const open = adapter.open({ runId: 'run', task: 'work', cwd: '/', model: null });
+  const tell = (input: readonly string[] = []): void => {
+    for (const line of input.flatMap((each) => agent.hear(each))) tell(adapter.line('stdout', line).input);
+  };
+  tell(open.input);
+  const update = (more: object) =>
+    adapter.line(
+      'stdout',
+      JSON.stringify({
+        jsonrpc: '2.0',
+        method: 'session/update',
+        params: {
+          sessionId: 's1',
+          update: { sessionUpdate: 'tool_call_update', toolCallId: 'c', title: 'make', ...more },
+        },
+      }),
+    );
+  update({ sessionUpdate: 'tool_call', status: 'in_progress', rawInput: { command: 'make' } });
+  update({ _meta: { terminal_output_delta: { data: 'one\n', terminal_id: 'c' } } });
+  update({ _meta: { terminal_output_delta: { data: 'x'.repeat(100_000), terminal_id: 'c' } } });
+  update({ _meta: { terminal_output_delta: { data: 7 } } });
+  update({ _meta: { terminal_output_delta: { data: 'two\n', terminal_id: 'c' } } });
+  const ended = update({ status: 'completed' }).events?.find((event) => event.type === 'agent.tool_result');
+  const output = expect.stringMatching(/^x{16380}two\n$/);
+  expect(ended?.data).toMatchObject({ tool: 'make', ok: true, output });
+  expect(JSON.stringify(adapter.state).length).toBeLessThan(10_000);
+});

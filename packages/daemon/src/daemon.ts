@@ -113,6 +113,7 @@ export class Daemon {
     this.#rooms.runWatch.close();
     await this.#rooms.guardian.close();
     this.#rooms.insideDoor.close();
+    await this.#rooms.races.close();
     await runs.close();
     await this.#rooms.runWebhooks.close();
     await this.#kernel.work.close(ending);
@@ -135,6 +136,7 @@ async function settleIn({ config }: Kernel, rooms: Rooms, forkSnapshots: readonl
   await ports.reopen();
   runs.recover();
   rooms.insideDoor.recover();
+  rooms.races.recover();
   await rooms.guardian.recover();
   for (const id of forkSnapshots) await snapshots.prune(id);
   await snapshots.pruneAllUndos();

@@ -97,6 +97,7 @@ import type { JobService } from './inside/job-service.ts';
 import type { TerminalService } from './inside/terminal-service.ts';
 import type { Vault } from './notes/vault.ts';
 import type { InsideService } from './runs/inside-service.ts';
+import type { RaceService } from './runs/race-service.ts';
 import type { RunService } from './runs/run-service.ts';
 import type { RunWebhooks } from './runs/run-webhooks.ts';
 import type { Sessions } from './sessions/sessions.ts';
@@ -293,6 +294,7 @@ export interface Services {
   };
   readonly runs: RunService;
   readonly runWebhooks: Pick<RunWebhooks, 'list' | 'add' | 'resume' | 'remove'>;
+  readonly races: Pick<RaceService, 'start' | 'list' | 'get'>;
   /** For programs in sandboxes, with the token of their run. */
   readonly inside: InsideService;
   readonly network: {

@@ -327,6 +327,50 @@ export const forkRunSchema = z.strictObject({
   message: messageTextSchema.optional(),
   name: nameSchema.optional(),
 });
+
+export const raceRunSchema = z.strictObject({
+  /** Run in each fork when it has ended. Of those where it succeeds, the quickest fork wins. */
+  judge: z.string().min(1).max(65_536),
+  n: z.int().min(2).max(20).default(3),
+  /** The last step that has a snapshot unless told otherwise. */
+  from: z.int().min(0).max(1_000_000_000).optional(),
+  /** What the forks are told: one message for all, or one for each. */
+  messages: z.array(messageTextSchema).max(20).default([]),
+  /** Merge what the winner changed into the sandbox of the run. */
+  merge: z.boolean().default(true),
+});
+export type RaceRun = z.infer<typeof raceRunSchema>;
+const raceEntrySchema = z.object({
+  run_id: runIdSchema,
+  /** Null until it was judged. */
+  outcome: runOutcomeSchema.nullable(),
+  /** Of the judge; null where it could not be asked. */
+  exit_code: z.number().nullable(),
+  /** The end of what the judge wrote. */
+  output: z.string(),
+  duration_ms: z.number().nullable(),
+});
+export type RaceEntry = z.infer<typeof raceEntrySchema>;
+const raceStateSchema = z.enum(['running', 'done', 'failed']);
+export type RaceState = z.infer<typeof raceStateSchema>;
+export const raceSchema = z.object({
+  run_id: runIdSchema,
+  /** Counts within the run. */
+  number: z.int(),
+  state: raceStateSchema,
+  /** Why it is in that state. */
+  reason: z.string(),
+  from_step: z.int(),
+  judge: z.string(),
+  entries: z.array(raceEntrySchema),
+  /** The fork that won; null where none did, or none yet. */
+  winner: runIdSchema.nullable(),
+  merged: z.boolean(),
+  created_at: z.string(),
+  ended_at: z.string().nullable(),
+});
+export type Race = z.infer<typeof raceSchema>;
+
 export const stepRunSchema = z.strictObject({ title: z.string().min(1).max(200).default('by hand') });
 
 export const compareRunsQuery = z.strictObject({ a: refSchema, b: refSchema });

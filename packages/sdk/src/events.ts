@@ -80,7 +80,7 @@ export async function* resumed<T extends { readonly seq: number }>(
 }
 
 /** Ends early when the signal fires. */
-const pause = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+export const pause = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
   new Promise((resolve) => {
     const end = (): void => {
       clearTimeout(timer);

@@ -1,4 +1,5 @@
 import type {
+  Race,
   RouteBody,
   RouteQuery,
   RouteResult,
@@ -11,8 +12,10 @@ import type {
 } from '@coppice/protocol';
 import { joinBytes, textOfBytes } from './connection/bytes.ts';
 import type { Caller, CallOptions } from './connection/caller.ts';
-import { resumed } from './events.ts';
+import { pause, resumed } from './events.ts';
 import { RunWebhooks } from './run-webhooks.ts';
+
+const racePollMs = 200;
 
 interface RunEventFilter extends CallOptions {
   /** Events after this number; 0 for all. */
@@ -150,6 +153,27 @@ export class Runs {
   /** Another run from a step of this one: the last unless told otherwise. */
   fork(run: string, { signal, ...body }: RouteBody<'forkRun'> & CallOptions = {}): Promise<Run> {
     return this.#caller.call('forkRun', { params: { run }, body, signal });
+  }
+
+  /** Forks of one step, judged when each has ended; what the best changed is merged. Answers at once; `waitForRace` when it is over. */
+  race(run: string, { signal, ...body }: RouteBody<'raceRun'> & CallOptions): Promise<Race> {
+    return this.#caller.call('raceRun', { params: { run }, body, signal });
+  }
+
+  async races(run: string, { signal }: CallOptions = {}): Promise<Race[]> {
+    return (await this.#caller.call('listRaces', { params: { run }, signal })).items;
+  }
+
+  getRace(run: string, race: number, { signal }: CallOptions = {}): Promise<Race> {
+    return this.#caller.call('getRace', { params: { run, race }, signal });
+  }
+
+  async waitForRace(run: string, race: number, { signal }: CallOptions = {}): Promise<Race> {
+    for (;;) {
+      const found = await this.getRace(run, race, { signal });
+      if (found.state !== 'running') return found;
+      await pause(racePollMs, signal);
+    }
   }
 
   compare(a: string, b: string, { signal }: CallOptions = {}): Promise<RouteResult<'compareRuns'>> {

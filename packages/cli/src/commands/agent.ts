@@ -9,7 +9,6 @@ import { Interruption } from '../interruption.ts';
 import { eventLine } from '../ui/run-event.ts';
 import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
-import { race } from './agent-race.ts';
 import { defineWebhooks } from './agent-webhook.ts';
 
 interface StartOptions {
@@ -297,12 +296,23 @@ function defineTime(agent: Command, cli: Cli): void {
           readonly merge: boolean;
         },
       ) => {
-        const result = await race(cli, ref, { ...options, n: options.n ?? 3 });
+        const { judge, n, from, message = [], merge } = options;
+        const { signal } = cli;
+        const begun = await cli.coppice.runs.race(ref, {
+          judge,
+          messages: [...message],
+          merge,
+          ...given({ n, from }),
+          signal,
+        });
+        const result = await cli.out.during('racing', () =>
+          cli.coppice.runs.waitForRace(ref, begun.number, { signal }),
+        );
         if (result.winner === null) cli.exitCode = 1;
-        const rows = result.entries.map(({ run, exit_code, duration_ms }) => [
-          run === result.winner ? `${run} *` : run,
+        const rows = result.entries.map(({ run_id, exit_code, duration_ms }) => [
+          run_id === result.winner ? `${run_id} *` : run_id,
           exit_code === null ? '-' : String(exit_code),
-          `${(duration_ms / 1000).toFixed(1)} s`,
+          duration_ms === null ? '-' : `${(duration_ms / 1000).toFixed(1)} s`,
         ]);
         cli.out.result(result, () => table(['RUN', 'JUDGE', 'TOOK'], rows, ''));
       },

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { CoppiceError } from '@coppice/protocol/errors';
 import type { Sandbox } from '@coppice/sdk';
+import type { Cli } from '../cli.ts';
 import { changeLine } from '../ui/changes.ts';
 import { StagedDemo } from '../ui/staged-demo.ts';
 import { type DefineCommand, verb } from '../verb.ts';
@@ -77,23 +78,34 @@ class Demo extends StagedDemo {
   }
 }
 
+/** What each leads to. Those that few want are loaded when they are asked for. */
+const demos: readonly { name: string; next: string; make: (cli: Cli) => Promise<StagedDemo> }[] = [
+  { name: '', next: 'coppice create dev', make: async (cli) => new Demo(cli) },
+  {
+    name: 'agents',
+    next: 'coppice agent start --repo URL --task "…"',
+    make: async (cli) => new (await import('../runs/agents-demo.ts')).AgentsDemo(cli),
+  },
+  {
+    name: 'projects',
+    next: 'coppice project create "My Experiment"',
+    make: async (cli) => new (await import('../projects/projects-demo.ts')).ProjectsDemo(cli),
+  },
+];
+
 export const define: DefineCommand = (program, cli) => {
   verb(program, 'demo', 'Run a demo: create, break, restore, fork, diff, merge, clean up')
     .argument(
       '[what]',
-      '`projects`: try three variants of an agent, promote the winner, roll back what is worse',
+      '`agents`: tell, rewind, fork and merge an agent; `projects`: try three variants, promote the winner, roll back',
     )
     .action(async (what: string | undefined) => {
-      if (what !== undefined && what !== 'projects')
+      const found = demos.find(({ name }) => name === (what ?? ''));
+      if (found === undefined)
         throw new CoppiceError('invalid_argument', `there is no demo of ${what}`, {
-          hint: 'There are: coppice demo, coppice demo projects',
+          hint: `There are: ${demos.map(({ name }) => `coppice demo ${name}`.trim()).join(', ')}`,
         });
-      const demo =
-        what === undefined
-          ? new Demo(cli)
-          : new (await import('../projects/projects-demo.ts')).ProjectsDemo(cli);
-      const steps = await demo.run();
-      const next = what === undefined ? 'coppice create dev' : 'coppice project create "My Experiment"';
-      cli.out.result({ steps }, () => `That was it. Your turn: ${next}`);
+      const steps = await (await found.make(cli)).run();
+      cli.out.result({ steps }, () => `That was it. Your turn: ${found.next}`);
     });
 };

@@ -1,5 +1,5 @@
 import { Parcels, type Pool, StrayShelf } from '@coppice/disks';
-import { CoppiceError, networkPolicySchema, type TellRun } from '@coppice/protocol';
+import { CoppiceError, mergeSchema, networkPolicySchema, type TellRun } from '@coppice/protocol';
 import { BranchSandbox } from '../branches/branch-sandbox.ts';
 import { BranchService } from '../branches/branch-service.ts';
 import { affordableConnections } from '../config/descriptors.ts';
@@ -33,6 +33,7 @@ import { Inbox } from '../runs/inbox.ts';
 import { InsideDoor } from '../runs/inside-door.ts';
 import { InsideService } from '../runs/inside-service.ts';
 import { Intake } from '../runs/intake.ts';
+import { RaceService } from '../runs/race-service.ts';
 import { RunLog } from '../runs/run-log.ts';
 import { RunService } from '../runs/run-service.ts';
 import { RunSetup } from '../runs/run-setup.ts';
@@ -222,6 +223,15 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     sender: webhookSender,
     find: (ref) => runs.find(ref),
   });
+  const races = new RaceService({
+    ...base,
+    log: runLog,
+    logger: log,
+    runs,
+    exec: (id, input, signal) => exec.run(id, input, signal),
+    merge: (into, from, signal) =>
+      merger.merge(into, mergeSchema.parse({ from, prefer: 'theirs' }), { signal }),
+  });
   const evidence = new GatewayEvidence({ ...kernel, log: runLog, inbox, onSettled: (id) => runs.lookAt(id) });
   feed.onCall((event) => evidence.hear(event));
 
@@ -350,6 +360,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
     exec,
     runs,
     runLog,
+    races,
     insideDoor,
     inside: new InsideService({
       ...kernel,

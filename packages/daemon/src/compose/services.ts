@@ -105,6 +105,7 @@ export function servicesOf(rooms: Rooms): Services {
     sessions,
     runs: rooms.runs,
     runWebhooks: rooms.runWebhooks,
+    races: rooms.races,
     inside: rooms.inside,
     ports: rooms.ports,
     images: {

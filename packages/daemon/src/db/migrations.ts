@@ -1,5 +1,6 @@
 import { branchSchemaSql, forgeSchema } from './forge-schema.ts';
 import { guardianSchemaSql } from './guardian-schema.ts';
+import { raceSchemaSql } from './race-schema.ts';
 import { runSchema } from './run-schema.ts';
 import { runWebhookSchemaSql } from './run-webhook-schema.ts';
 
@@ -246,4 +247,5 @@ export const migrations: readonly string[] = [
   CREATE INDEX events_by_run ON events (run_id, seq) WHERE run_id IS NOT NULL;
   `,
   runWebhookSchemaSql,
+  raceSchemaSql,
 ];

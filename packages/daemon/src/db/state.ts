@@ -10,6 +10,7 @@ import { IntentTable } from './intent-table.ts';
 import { MergeTable } from './merge-table.ts';
 import type { SqliteDatabase } from './open-database.ts';
 import { PageSessionTable } from './page-session-table.ts';
+import { RaceTable } from './race-table.ts';
 import { RunEventTable } from './run-event-table.ts';
 import { RunMessageTable } from './run-message-table.ts';
 import { RunStepTable } from './run-step-table.ts';
@@ -34,6 +35,7 @@ export class State {
   readonly runMessages: RunMessageTable;
   readonly runSteps: RunStepTable;
   readonly runWebhooks: RunWebhookTable;
+  readonly races: RaceTable;
   readonly forge: ForgeTable;
   readonly pageSessions: PageSessionTable;
   readonly branches: BranchTable;
@@ -61,6 +63,7 @@ export class State {
     this.runMessages = new RunMessageTable(database);
     this.runSteps = new RunStepTable(database);
     this.runWebhooks = new RunWebhookTable(database);
+    this.races = new RaceTable(database);
     this.forge = new ForgeTable(database);
     this.pageSessions = new PageSessionTable(database);
     this.branches = new BranchTable(database);

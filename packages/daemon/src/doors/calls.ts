@@ -163,14 +163,11 @@ const parse = (schema: z.ZodType | undefined, value: unknown, where: string): un
 
 async function* noBytes(): AsyncGenerator<Uint8Array> {}
 
-/** What doors inside the daemon call. Over all routes the inputs make a union that the compiler gives up on. */
-export type InnerRoute = {
-  readonly [N in RouteName]: Routes[N]['tag'] extends 'forge' | 'projects' ? never : N;
-}[RouteName];
-/** What such a door gives for a call, before it is validated. */
-export type CallInput<N extends InnerRoute> = Given<Routes[N], 'params'> &
-  Given<Routes[N], 'query'> &
-  Given<Routes[N], 'body'>;
-type Given<R, K extends string> = R extends { readonly [P in K]: infer S extends z.ZodType }
-  ? { readonly [P in K]: z.input<S> }
-  : { readonly [P in K]?: undefined };
+/** What a door inside the daemon gives for a call, before it is validated. */
+export type CallInput<N extends RouteName> = PartsOf<Routes[N]>;
+// Route by route: for all of them at once the compiler would try every combination of their parts.
+type PartsOf<R> = R extends unknown
+  ? {
+      readonly [P in keyof R & ('params' | 'query' | 'body')]: R[P] extends z.ZodType ? z.input<R[P]> : never;
+    }
+  : never;

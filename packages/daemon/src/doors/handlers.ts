@@ -327,6 +327,9 @@ export const createHandlers = (services: DoorServices): Handlers => ({
   addRunWebhook: ({ body }) => services.runWebhooks.add(body),
   resumeRunWebhook: ({ params, body }) => services.runWebhooks.resume(params.webhook, body),
   removeRunWebhook: ({ params }) => done(services.runWebhooks.remove(params.webhook)),
+  raceRun: ({ params, body }) => services.races.start(params.run, body),
+  listRaces: ({ params }) => items(services.races.list(params.run)),
+  getRace: ({ params }) => services.races.get(params.run, params.race),
   reportEvent: ({ principal, body }) => services.inside.report(runOf(principal), body),
   fetchMessages: ({ principal, query, signal }) =>
     items(services.inside.messages(runOf(principal), query, signal)),

@@ -25,19 +25,18 @@ import { compareRuns } from './compare-runs.ts';
 import type { Inbox } from './inbox.ts';
 import { RunDriver, type RunDriverParts } from './run-driver.ts';
 import type { RunLog } from './run-log.ts';
+import { RunPause, type RunPauseParts } from './run-pause.ts';
 import { messageView, runView, stepView } from './run-views.ts';
 import type { StepMark } from './steps.ts';
 import { trajectoryOf } from './trajectory.ts';
 
-export interface RunServiceParts extends Omit<RunDriverParts, 'preparers' | 'completers'> {
+export interface RunServiceParts extends Omit<RunDriverParts, 'preparers' | 'completers'>, RunPauseParts {
   readonly state: State;
   readonly journal: Journal;
   readonly log: RunLog;
   readonly inbox: Inbox;
   readonly ids: IdSource;
   readonly sandboxId: (ref: string) => string;
-  readonly pauseSandbox: (sandboxId: string) => Promise<unknown>;
-  readonly resumeSandbox: (sandboxId: string) => Promise<unknown>;
   readonly destroySandbox: (sandboxId: string) => Promise<unknown>;
   readonly diff: (from: string, to: string) => Promise<Diff>;
 }
@@ -45,6 +44,7 @@ export interface RunServiceParts extends Omit<RunDriverParts, 'preparers' | 'com
 /** Agents at work: starts them, tells them things, ends them. Each run is driven in the background. */
 export class RunService {
   readonly #parts: RunServiceParts;
+  readonly #pausing: RunPause;
   readonly #drivers = new Map<string, RunDriver>();
   readonly #preparers: ((run: RunRecord, sandboxId: string, signal: AbortSignal) => Promise<void>)[] = [];
   readonly #completers: ((run: RunRecord, signal: AbortSignal) => Promise<void>)[] = [];
@@ -52,13 +52,17 @@ export class RunService {
 
   constructor(parts: RunServiceParts) {
     this.#parts = parts;
+    this.#pausing = new RunPause(parts);
   }
 
   /** Takes up every run that has not ended, and ends what is left of those that have. */
   recover(): void {
     if (this.#closed) return;
-    for (const run of this.#parts.state.runs.all())
+    for (const run of this.#parts.state.runs.all()) {
       if (!hasEnded(run.state) || run.jobId !== null) this.#driver(run.id).begin();
+      if (run.paused && run.state === 'running')
+        void this.#pausing.recover(run).then(() => this.lookAt(run.id));
+    }
   }
 
   /** From here on nothing is driven; agents work on. */
@@ -299,29 +303,16 @@ export class RunService {
     return this.#view(run.id);
   }
 
-  async pause(ref: string, reason = 'it was asked for'): Promise<Run> {
+  async pause(ref: string, reason?: string): Promise<Run> {
     const run = this.find(ref);
-    if (run.state !== 'running')
-      throw new CoppiceError('wrong_state', `run ${run.name} is ${run.state} and cannot be paused`);
-    if (!run.paused) {
-      this.#parts.log.commit(run.id, ({ update, emit }) => {
-        update({ paused: true });
-        emit('run.paused', 'user', { reason });
-      });
-      this.#driver(run.id).nudge();
-      await this.#parts.pauseSandbox(run.sandboxId!);
-    }
+    await this.#pausing.pause(run, reason);
+    this.#driver(run.id).nudge();
     return this.#view(run.id);
   }
 
-  async resume(ref: string, reason = 'it was asked for'): Promise<Run> {
+  async resume(ref: string, reason?: string): Promise<Run> {
     const run = this.find(ref);
-    if (!run.paused) throw new CoppiceError('wrong_state', `run ${run.name} is not paused`);
-    await this.#parts.resumeSandbox(run.sandboxId!);
-    this.#parts.log.commit(run.id, ({ update, emit }) => {
-      update({ paused: false });
-      emit('run.resumed', 'user', { reason });
-    });
+    await this.#pausing.resume(run, reason);
     this.#driver(run.id).nudge();
     return this.#view(run.id);
   }
@@ -374,17 +365,25 @@ export class RunService {
   async fork(
     ref: string,
     input: { from?: number | undefined; message?: string | undefined; name?: string | undefined },
+    { id: givenId }: { readonly id?: string } = {},
   ): Promise<Run> {
     const { steps } = this.#parts;
+    if (givenId !== undefined && this.#parts.state.runs.byId(givenId) !== undefined)
+      return this.#view(givenId);
     const run = this.find(ref);
     const step = steps.get(run, input.from);
-    const { sandbox: _, name: __, ...spec } = run.spec;
+    const { sandbox: _, name: __, labels, ...spec } = run.spec;
     const forked = this.#create(
-      { ...spec, ...(input.name === undefined ? {} : { name: input.name }) },
+      {
+        ...spec,
+        ...(labels === undefined ? {} : { labels: withoutOurs(labels) }),
+        ...(input.name === undefined ? {} : { name: input.name }),
+      },
       run.adapter,
       null,
       {
         parent: { run, step: step.number, adapterState: (step.mark as StepMark).adapterState },
+        id: givenId,
       },
     );
     if (input.message !== undefined)
@@ -400,6 +399,11 @@ export class RunService {
     );
     this.#driver(forked).begin();
     return this.#view(forked);
+  }
+
+  /** The number of a step that it can be forked from: that one, or the last. */
+  stepOf(ref: string, from: number | undefined): number {
+    return this.#parts.steps.get(this.find(ref), from).number;
   }
 
   async compare(refA: string, refB: string): Promise<RunComparison> {
@@ -449,6 +453,10 @@ export class RunService {
     return runView(this.#parts.log.get(id));
   }
 }
+
+/** What a run is of, as its branch, its forks are not of. */
+const withoutOurs = (labels: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith('coppice.')));
 
 /** A sandbox that is there has all of this already. */
 function refuseBoth(spec: StartRun): void {

@@ -12,6 +12,7 @@ import { mergeTools } from './tools/merge.ts';
 import { networkTools } from './tools/network.ts';
 import { orchestrateTools } from './tools/orchestrate.ts';
 import { ownershipTools } from './tools/ownership.ts';
+import { runTools } from './tools/runs.ts';
 import { snapshotTools } from './tools/snapshots.ts';
 import { treeTools } from './tools/trees.ts';
 import { vaultTools } from './tools/vault.ts';
@@ -27,6 +28,7 @@ export const allToolsets: Readonly<Record<string, readonly Tool[]>> = {
   network: networkTools,
   git: [...gitTools, ...mergeTools],
   swarms: orchestrateTools,
+  runs: runTools,
   notes: vaultTools,
 };
 

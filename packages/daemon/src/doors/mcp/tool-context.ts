@@ -3,6 +3,7 @@ import {
   CoppiceError,
   defaultProject,
   permits,
+  type RouteName,
   reaches,
   type Sandbox,
   type Snapshot,
@@ -13,7 +14,7 @@ import { Secrets } from '../../redaction/secrets.ts';
 import type { Principal, Progress } from '../../services.ts';
 import { ownerOf } from '../../sessions/sessions.ts';
 import type { Handlers } from '../call.ts';
-import type { CallInput, Calls, InnerRoute } from '../calls.ts';
+import type { CallInput, Calls } from '../calls.ts';
 
 /** What every call of a tool shares. */
 export interface McpParts {
@@ -75,7 +76,7 @@ export class ToolContext {
   }
 
   /** A call as it is made through HTTP: permitted, validated and run in the same way. */
-  async call<N extends InnerRoute>(
+  async call<N extends RouteName>(
     name: N,
     input: CallInput<N>,
     { upload, progress }: CallExtras = {},
