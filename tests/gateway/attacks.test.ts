@@ -1,6 +1,10 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import type { Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -8,6 +12,7 @@ import { Internet, nameServer, server } from './internet.ts';
 
 /** One server has both names; a sandbox may reach one of them. */
 const zone = { 'good.example.com': server, 'other.example.com': server, 'api.example.com': server };
+const cli = fileURLToPath(new URL('../../packages/cli/src/main.ts', import.meta.url));
 const value = 'tok-7c1e52f09ab3d4';
 const resolver =
   'echo "nameserver 192.0.2.53" > /etc/resolv.conf; echo "hosts: files dns" > /etc/nsswitch.conf';
@@ -113,6 +118,13 @@ describe('a sandbox that may reach one name of a server cannot slip in a request
     expect(await hits()).toEqual(['good.example.com GET /named']);
   });
 
+  test('over UDP, as QUIC does, by address or by name', async () => {
+    const tell = `for host in ${server} good.example.com other.example.com; do for port in 443 53; do echo told > /dev/udp/$host/$port; done; done`;
+    await sandbox.exec(['bash', '-c', `${tell} 2>/dev/null; true`]);
+    expect(await hits()).toEqual([]);
+    expect((await internet.asked()).filter((name) => !name.endsWith('example.com'))).toEqual([]);
+  });
+
   test('in HTTP/2, neither at once nor by an upgrade', async () => {
     await raw(80, 'PRI * HTTP/2.0', '', 'SM', '', '');
     const said = await raw(
@@ -128,6 +140,30 @@ describe('a sandbox that may reach one name of a server cannot slip in a request
     expect(said).not.toContain('101');
     expect(await hits()).toEqual([]);
   });
+});
+
+test('whoever watches sees what is reached, and what is refused with the command that would allow it', async () => {
+  const { name } = await sandbox.inspect();
+  const watch = spawn(process.execPath, [cli, 'net', name, '--watch', '--home', daemon.home]);
+  const lines = createInterface({ input: watch.stdout });
+  const ended = once(watch, 'exit');
+  let complaints = '';
+  watch.stderr.on('data', (text: Buffer) => {
+    complaints += text.toString();
+  });
+  await curl('http://good.example.com/', 'http://other.example.com/');
+  const missing = [
+    /allowed +good\.example\.com/,
+    /refused +other\.example\.com.*coppice net .* --allow other\.example\.com/,
+  ];
+  for await (const line of lines) {
+    const at = missing.findIndex((pattern) => pattern.test(line));
+    if (at !== -1) missing.splice(at, 1);
+    if (missing.length === 0) break;
+  }
+  watch.kill('SIGINT');
+  await ended;
+  expect(complaints).toBe('');
 });
 
 describe('a sandbox that may use a secret', () => {

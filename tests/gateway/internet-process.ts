@@ -44,6 +44,8 @@ const names = createSocket('udp4', (message, { address, port }) => {
 });
 names.bind(53);
 
+createSocket('udp4', (message) => hits.push(`udp ${message.toString('latin1')}`)).bind(443);
+
 const sizeOf = (path: string): number => Number(/\/(\d+)$/.exec(path)?.[1] ?? 0);
 const page = createHttp((request, response) => {
   hit(request);

@@ -99,10 +99,16 @@ export const define: DefineCommand = (program, cli) => {
           : await sandbox.inspect({ signal });
         if (info === undefined) return;
         if (options.watch) {
-          for await (const connection of sandbox.connections({ signal }))
-            cli.io.stdout.write(
-              `${cli.out.isJson ? JSON.stringify(connection) : describeConnection(info, connection)}\n`,
-            );
+          try {
+            for await (const connection of sandbox.connections({ signal }))
+              cli.io.stdout.write(
+                `${cli.out.isJson ? JSON.stringify(connection) : describeConnection(info, connection)}\n`,
+              );
+          } catch (error) {
+            // Whoever watches ends it by an interrupt.
+            if (!signal.aborted) throw error;
+          }
+          return;
         }
         cli.out.result(info.network, () => `${info.name}: ${describeNetwork(info.network)}`);
       },
