@@ -66,6 +66,34 @@ const installedPackages = (count: number, files: number): LayerEntry[][] =>
     })),
   );
 
+/** The worst that layers can be: each has a part of every directory, so that the kernel merges each directory from all of them. */
+const scattered = (count: number, files: number): LayerEntry[][] =>
+  Array.from({ length: count }, (_, layer) =>
+    Array.from({ length: Math.ceil(files / count) }, (_none, index) => ({
+      name: `walked/${index % 100}/${layer}-${index}`,
+      text: randomBytes(64),
+    })),
+  );
+
+/** The same files in as many layers as there are parts, and in one, both above a root with a shell. */
+const putBoth = async (
+  context: BenchContext,
+  registry: TestRegistry,
+  parts: readonly LayerEntry[][],
+): Promise<{ many: string; one: string }> => {
+  const shell = await tinyTar();
+  const many = await put(context, registry, 'many', [
+    shell,
+    ...(await Promise.all(parts.map((part) => layerTar(...part)))),
+  ]);
+  const one = await put(context, registry, 'one', [
+    Buffer.concat([shell.subarray(0, tarEnd(shell)), await layerTar(...parts.flat())]),
+  ]);
+  return { many, one };
+};
+
+const walk = ['/bin/find', '/walked', '-printf', '%s'];
+
 const timed = async (work: () => Promise<unknown>): Promise<number> => {
   const startedMs = performance.now();
   await work();
@@ -160,18 +188,9 @@ export const imageLayers = defineRow({
   run: async (context) => {
     const registry = await startRegistry(context);
     const daemon = await context.daemon();
-    const shell = await tinyTar();
     const parts = installedPackages(42, context.amount(10_000, 420));
-    const files = parts.flat();
-    const many = await put(context, registry, 'many', [
-      shell,
-      ...(await Promise.all(parts.map((part) => layerTar(...part)))),
-    ]);
-    const one = await put(context, registry, 'one', [
-      Buffer.concat([shell.subarray(0, tarEnd(shell)), await layerTar(...files)]),
-    ]);
+    const { many, one } = await putBoth(context, registry, parts);
     for (const name of [many, one]) await daemon.client.images.pull(name);
-    const walk = ['/bin/find', '/walked', '-printf', '%s'];
     const measured = await context.interleave(
       {
         pulled: () => inSandbox(daemon, one, outputCommand, 'from create'),
@@ -185,6 +204,27 @@ export const imageLayers = defineRow({
       'an image of one directory': medianRatio(measured.pulled, measured.directory),
       'one layer': medianRatio(measured.walkMany, measured.walkOne),
     };
+  },
+});
+
+export const imageScattered = defineRow({
+  name: 'image-scattered',
+  title: 'a walk of 10,000 files in 43 layers, where every layer has a part of every directory',
+  targets: { 'one layer': atMost(1.3) },
+  run: async (context) => {
+    const registry = await startRegistry(context);
+    const daemon = await context.daemon();
+    const parts = scattered(42, context.amount(10_000, 420));
+    const { many, one } = await putBoth(context, registry, parts);
+    for (const name of [many, one]) await daemon.client.images.pull(name);
+    const measured = await context.interleave(
+      {
+        many: () => inSandbox(daemon, many, walk, 'command alone'),
+        one: () => inSandbox(daemon, one, walk, 'command alone'),
+      },
+      { rounds: 30, budgetS: 30 },
+    );
+    return { 'one layer': medianRatio(measured.many, measured.one) };
   },
 });
 

@@ -6,7 +6,7 @@ import { egress } from './egress.ts';
 import { exec } from './exec.ts';
 import { forks20 } from './forks20.ts';
 import { idle200 } from './idle200.ts';
-import { imageLayers, pull } from './images.ts';
+import { imageLayers, imageScattered, pull } from './images.ts';
 import { mcp } from './mcp.ts';
 import { memoryAgain } from './memory-again.ts';
 import { memoryFork } from './memory-fork.ts';
@@ -22,6 +22,6 @@ import { warm } from './warm.ts';
 /** In the order in which they run and are shown. */
 export const rows: readonly Row[] = [
   ...[exec, cold, warm, podman, snapshot, forks20, idle200, stream, churn, restart, mcp],
-  ...[pull, imageLayers, egress, modelCall],
+  ...[pull, imageLayers, imageScattered, egress, modelCall],
   ...[checkpoint, memoryFork, memoryForks8, memoryAgain, memorySpace],
 ];
