@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { CoppiceError } from '@coppice/protocol';
-import type { z } from 'zod';
+import { z } from 'zod';
 
 export interface ForgeRequest {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE';
@@ -61,7 +61,11 @@ export class ForgeCalls {
     return this.shaped(schema, await this.send({ method: 'GET', path, query, signal }));
   }
 
-  /** The same, or undefined where there is none. */
+  async defaultBranch(signal?: AbortSignal): Promise<string> {
+    return (await this.get(z.object({ default_branch: z.string() }), '', {}, signal)).default_branch;
+  }
+
+  /** What was asked for, or undefined where there is none. */
   async find<T>(schema: z.ZodType<T>, path: string, signal?: AbortSignal): Promise<T | undefined> {
     const answer = await this.send({ method: 'GET', path, signal }, [404]);
     return answer.status === 404 ? undefined : this.shaped(schema, answer);

@@ -13,7 +13,16 @@ import type {
 } from '../forge.ts';
 import { readSignedWebhook } from '../webhook.ts';
 import { type ForgeCalls, inPath } from './forge-calls.ts';
-import { headMoved, kindOf, missing, newestReviews, settleRefusedMerge, taken } from './readings.ts';
+import {
+  closable,
+  headMoved,
+  kindOf,
+  missing,
+  newestReviews,
+  nothingToReview,
+  settleRefusedMerge,
+  taken,
+} from './readings.ts';
 
 const text = z
   .string()
@@ -78,7 +87,7 @@ export class GiteaForge implements Forge {
   }
 
   async defaultBranch({ signal }: CallOptions = {}): Promise<string> {
-    return (await this.#calls.get(z.object({ default_branch: z.string() }), '', {}, signal)).default_branch;
+    return this.#calls.defaultBranch(signal);
   }
 
   async issue(id: string, { signal }: CallOptions = {}): Promise<Issue> {
@@ -140,9 +149,7 @@ export class GiteaForge implements Forge {
   async createPull({ draft = false, title, ...pull }: NewPull, options: CallOptions = {}): Promise<Pull> {
     // It would take one without a commit.
     if ((await this.compare(pull.base, pull.head, options)).ahead === 0)
-      throw new CoppiceError('wrong_state', `${pull.head} has no commit that ${pull.base} lacks`, {
-        hint: 'Commit something on the branch and push it first.',
-      });
+      throw nothingToReview(pull.head, pull.base);
     const body = { ...pull, title: draft ? `WIP: ${title}` : title };
     const answer = await this.#calls.send(
       { method: 'POST', path: '/pulls', body, signal: options.signal },
@@ -183,8 +190,7 @@ export class GiteaForge implements Forge {
   }
 
   async closePull(number: number, options: CallOptions = {}): Promise<Pull> {
-    const { state } = await this.pull(number, options);
-    if (state === 'merged') throw new CoppiceError('wrong_state', `pull request ${number} is merged`);
+    closable(await this.pull(number, options));
     return this.#change(number, { state: 'closed' }, options.signal);
   }
 

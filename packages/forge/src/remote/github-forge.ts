@@ -1,5 +1,4 @@
 import type { Check, Issue, IssueComment, Pull, Review } from '@coppice/protocol';
-import { CoppiceError } from '@coppice/protocol';
 import { z } from 'zod';
 import { branchOf } from '../builtin/repository.ts';
 import type {
@@ -13,7 +12,15 @@ import type {
 } from '../forge.ts';
 import { readSignedWebhook } from '../webhook.ts';
 import { type ForgeCalls, inPath, messageOf } from './forge-calls.ts';
-import { kindOf, missing, newestReviews, settleRefusedMerge, taken } from './readings.ts';
+import {
+  closable,
+  kindOf,
+  missing,
+  newestReviews,
+  nothingToReview,
+  settleRefusedMerge,
+  taken,
+} from './readings.ts';
 
 const text = z
   .string()
@@ -92,7 +99,7 @@ export class GithubForge implements Forge {
   }
 
   async defaultBranch({ signal }: CallOptions = {}): Promise<string> {
-    return (await this.#calls.get(z.object({ default_branch: z.string() }), '', {}, signal)).default_branch;
+    return this.#calls.defaultBranch(signal);
   }
 
   async issue(id: string, { signal }: CallOptions = {}): Promise<Issue> {
@@ -160,10 +167,7 @@ export class GithubForge implements Forge {
     if (answer.status !== 422) return this.#view(this.#calls.shaped(pullSchema, answer));
     const said = messageOf(answer);
     if (/already exists/i.test(said)) throw taken(`an open pull request from ${pull.head} to ${pull.base}`);
-    if (/no commits between/i.test(said))
-      throw new CoppiceError('wrong_state', `${pull.head} has no commit that ${pull.base} lacks`, {
-        hint: 'Commit something on the branch and push it first.',
-      });
+    if (/no commits between/i.test(said)) throw nothingToReview(pull.head, pull.base);
     throw this.#calls.refusal(request, answer);
   }
 
@@ -188,8 +192,7 @@ export class GithubForge implements Forge {
   }
 
   async closePull(number: number, options: CallOptions = {}): Promise<Pull> {
-    const { state } = await this.pull(number, options);
-    if (state === 'merged') throw new CoppiceError('wrong_state', `pull request ${number} is merged`);
+    closable(await this.pull(number, options));
     return this.#change(number, { state: 'closed' }, options.signal);
   }
 

@@ -13,7 +13,16 @@ import type {
 } from '../forge.ts';
 import { readTokenWebhook } from '../webhook.ts';
 import { type ForgeCalls, messageOf } from './forge-calls.ts';
-import { headMoved, inConflict, kindOf, missing, settleRefusedMerge, taken } from './readings.ts';
+import {
+  closable,
+  headMoved,
+  inConflict,
+  kindOf,
+  missing,
+  nothingToReview,
+  settleRefusedMerge,
+  taken,
+} from './readings.ts';
 
 const text = z
   .string()
@@ -74,7 +83,7 @@ export class GitlabForge implements Forge {
   }
 
   async defaultBranch({ signal }: CallOptions = {}): Promise<string> {
-    return (await this.#calls.get(z.object({ default_branch: z.string() }), '', {}, signal)).default_branch;
+    return this.#calls.defaultBranch(signal);
   }
 
   async issue(id: string, { signal }: CallOptions = {}): Promise<Issue> {
@@ -141,10 +150,7 @@ export class GitlabForge implements Forge {
     { head, base, title, body, draft = false }: NewPull,
     options: CallOptions = {},
   ): Promise<Pull> {
-    if ((await this.compare(base, head, options)).ahead === 0)
-      throw new CoppiceError('wrong_state', `${head} has no commit that ${base} lacks`, {
-        hint: 'Commit something on the branch and push it first.',
-      });
+    if ((await this.compare(base, head, options)).ahead === 0) throw nothingToReview(head, base);
     const answer = await this.#calls.send(
       {
         method: 'POST',
@@ -189,8 +195,7 @@ export class GitlabForge implements Forge {
   }
 
   async closePull(number: number, options: CallOptions = {}): Promise<Pull> {
-    const { state } = await this.pull(number, options);
-    if (state === 'merged') throw new CoppiceError('wrong_state', `merge request ${number} is merged`);
+    closable(await this.pull(number, options));
     return this.#change(number, { state_event: 'close' }, options.signal);
   }
 

@@ -60,3 +60,14 @@ const obstacle = (
 export const taken = (what: string): CoppiceError =>
   new CoppiceError('name_taken', `there is already ${what}`);
 export const missing = (what: string): CoppiceError => new CoppiceError('not_found', `there is no ${what}`);
+
+export const nothingToReview = (head: string, base: string): CoppiceError =>
+  new CoppiceError('wrong_state', `${head} has no commit that ${base} lacks`, {
+    hint: 'Commit something on the branch and push it first.',
+  });
+
+/** Of one that can still be closed. */
+export const closable = (pull: Pull): Pull => {
+  if (pull.state !== 'merged') return pull;
+  throw new CoppiceError('wrong_state', `pull request ${pull.number} is merged`);
+};
