@@ -16,12 +16,13 @@ import { modelCall } from './model-call.ts';
 import { podman } from './podman.ts';
 import { restart } from './restart.ts';
 import { snapshot } from './snapshot.ts';
+import { steps } from './steps.ts';
 import { stream } from './stream.ts';
 import { warm } from './warm.ts';
 
 /** In the order in which they run and are shown. */
 export const rows: readonly Row[] = [
-  ...[exec, cold, warm, podman, snapshot, forks20, idle200, stream, churn, restart, mcp],
+  ...[exec, cold, warm, podman, snapshot, forks20, idle200, stream, churn, restart, mcp, steps],
   ...[pull, imageLayers, imageScattered, egress, modelCall],
   ...[checkpoint, memoryFork, memoryForks8, memoryAgain, memorySpace],
 ];
