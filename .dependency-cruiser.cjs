@@ -196,7 +196,7 @@ module.exports = {
           '^packages/$1/',
           '^packages/[^/]+/src/index\\.ts$',
           '^packages/workspaces/src/cli/run\\.ts$',
-          '^packages/protocol/src/(errors|socket|path-glob|mount-text)\\.ts$',
+          '^packages/protocol/src/(errors|socket|path-glob|mount-text|template-files)\\.ts$',
         ],
       },
     },

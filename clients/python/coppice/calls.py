@@ -605,6 +605,10 @@ class Calls:
         """List runs, newest first."""
         return self._transport.json("GET", "/v1/runs", {"state": state, "sandbox": sandbox, "project": project, "label": label, "before": before, "limit": limit})
 
+    def list_agents(self) -> t.ListAgentsResult:
+        """List the agents that can be started: those that ship, and those from files of the operator."""
+        return self._transport.json("GET", "/v1/agents", None)
+
     def compare_runs(self, *, a: str, b: str) -> t.CompareRunsResult:
         """Compare two runs step by step, and the files they produced."""
         return self._transport.json("GET", "/v1/runs/compare", {"a": a, "b": b})

@@ -605,6 +605,10 @@ class AsyncCalls:
         """List runs, newest first."""
         return await self._transport.json("GET", "/v1/runs", {"state": state, "sandbox": sandbox, "project": project, "label": label, "before": before, "limit": limit})
 
+    async def list_agents(self) -> t.ListAgentsResult:
+        """List the agents that can be started: those that ship, and those from files of the operator."""
+        return await self._transport.json("GET", "/v1/agents", None)
+
     async def compare_runs(self, *, a: str, b: str) -> t.CompareRunsResult:
         """Compare two runs step by step, and the files they produced."""
         return await self._transport.json("GET", "/v1/runs/compare", {"a": a, "b": b})

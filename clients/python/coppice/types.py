@@ -1754,6 +1754,28 @@ class ListRunsResult(TypedDict):
     items: list[StartRunResult]
 
 
+class ListAgentsResultItem(TypedDict):
+    name: str
+    title: str
+    adapter: Literal["command", "acp", "pi"]
+    base: str | None
+    file: str | None
+    version: str | None
+    licence: str | None
+    proprietary: bool
+    packages: dict[str, str]
+    model: str | None
+    permissions: Literal["allow", "deny"] | None
+    image: str | None
+    snapshot: str | None
+    memory_mb: float | None
+    time_s: float | None
+
+
+class ListAgentsResult(TypedDict):
+    items: list[ListAgentsResultItem]
+
+
 class CompareRunsResultStepA1(TypedDict):
     number: int
     kind: Literal["start", "tool", "turn", "manual"]

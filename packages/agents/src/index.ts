@@ -1,5 +1,6 @@
 export * from './adapter.ts';
+export * from './agent-templates.ts';
 export * from './create-adapter.ts';
 export { toolbox } from './launch-of.ts';
 export * from './profile.ts';
-export * from './profiles.ts';
+export { profiles } from './profiles.ts';

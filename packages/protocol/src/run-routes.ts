@@ -32,6 +32,15 @@ export const runRoutes = {
     query: runs.listRunsQuery,
     result: list(runs.runSchema),
   },
+  listAgents: {
+    method: 'GET',
+    path: '/v1/agents',
+    tag: 'runs',
+    summary: 'List the agents that can be started: those that ship, and those from files of the operator',
+    scope: 'admin',
+    answer: 'json',
+    result: list(runs.agentTemplateSchema),
+  },
   compareRuns: {
     method: 'GET',
     path: '/v1/runs/compare',

@@ -48,6 +48,33 @@ export const agentNameSchema = z
 export const adapterNameSchema = z.enum(['command', 'acp', 'pi']);
 export type AdapterName = z.infer<typeof adapterNameSchema>;
 
+export const modelNameSchema = z
+  .string()
+  .regex(/^(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:@+/-]{0,199}$/, 'must be the name of a model');
+
+/** An agent that can be started: one that ships, or a file of the operator. */
+export const agentTemplateSchema = z.object({
+  name: z.string(),
+  title: z.string(),
+  adapter: adapterNameSchema,
+  /** Of a file: the agent that it changes. */
+  base: z.string().nullable(),
+  file: z.string().nullable(),
+  /** Null where it is no program of somebody else. */
+  version: z.string().nullable(),
+  licence: z.string().nullable(),
+  proprietary: z.boolean(),
+  /** What has to be in its image, from npm, with exact versions. */
+  packages: z.record(z.string(), z.string()),
+  model: z.string().nullable(),
+  permissions: z.enum(['allow', 'deny']).nullable(),
+  image: z.string().nullable(),
+  snapshot: z.string().nullable(),
+  memory_mb: z.number().nullable(),
+  time_s: z.number().nullable(),
+});
+export type AgentTemplateView = z.infer<typeof agentTemplateSchema>;
+
 const taskSchema = z
   .string()
   .min(1)
@@ -81,10 +108,7 @@ export const startRunSchema = z.strictObject({
   command: z
     .union([z.string().min(1).max(131_072), z.array(z.string().max(131_072)).min(1).max(1024)])
     .optional(),
-  model: z
-    .string()
-    .regex(/^(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:@+/-]{0,199}$/, 'must be the name of a model')
-    .optional(),
+  model: modelNameSchema.optional(),
   /** A sandbox that is there; otherwise one is made from the fields below and destroyed with the run. */
   sandbox: sandboxRefSchema.optional(),
   image: imageRefSchema.optional(),

@@ -152,6 +152,7 @@ export const routeTable = {
   removeImage: { method: 'DELETE', path: '/v1/images/:image' },
   startRun: { method: 'POST', path: '/v1/runs' },
   listRuns: { method: 'GET', path: '/v1/runs' },
+  listAgents: { method: 'GET', path: '/v1/agents' },
   compareRuns: { method: 'GET', path: '/v1/runs/compare' },
   runSocket: { method: 'GET', path: '/v1/runs/socket' },
   getRun: { method: 'GET', path: '/v1/runs/:run' },

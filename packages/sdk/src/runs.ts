@@ -1,4 +1,5 @@
 import type {
+  AgentTemplateView,
   Race,
   RouteBody,
   RouteQuery,
@@ -37,6 +38,11 @@ export class Runs {
   /** Answers at once; `events` tells how it goes, `wait` when it has ended. */
   start(body: RouteBody<'startRun'>, { signal }: CallOptions = {}): Promise<Run> {
     return this.#caller.call('startRun', { body, signal });
+  }
+
+  /** Those that can be started: what ships, and what the operator has in files. */
+  async agents({ signal }: CallOptions = {}): Promise<AgentTemplateView[]> {
+    return (await this.#caller.call('listAgents', { signal })).items;
   }
 
   async list({ signal, ...query }: RouteQuery<'listRuns'> & CallOptions = {}): Promise<Run[]> {

@@ -110,6 +110,22 @@ async function untilItWorks(cli: Cli, { id }: Run): Promise<Run> {
 }
 
 function defineLooks(agent: Command, cli: Cli): void {
+  verb(agent, 'templates', 'List the agents that can be started, and where each is defined').action(
+    async () => {
+      const found = await cli.coppice.runs.agents({ signal: cli.signal });
+      const rows = found.map(({ name, title, version, model, licence, proprietary, base, file }) => [
+        name,
+        printableName(title),
+        version ?? '-',
+        model ?? '-',
+        proprietary ? `${licence} (not shipped)` : (licence ?? '-'),
+        file === null ? 'ships' : `${printableName(file)} (changes ${base})`,
+      ]);
+      cli.out.result(found, () =>
+        table(['AGENT', 'TITLE', 'VERSION', 'MODEL', 'LICENCE', 'DEFINED IN'], rows, ''),
+      );
+    },
+  );
   verb(agent, 'ls', 'List runs, newest first')
     .option('--state <state>', 'only those in this state')
     .action(async ({ state }: { readonly state?: Run['state'] }) => {

@@ -1,3 +1,4 @@
+import { AgentTemplates } from '@coppice/agents';
 import { Parcels, type Pool, StrayShelf } from '@coppice/disks';
 import { CoppiceError, mergeSchema, networkPolicySchema, type TellRun } from '@coppice/protocol';
 import { BranchSandbox } from '../branches/branch-sandbox.ts';
@@ -171,8 +172,10 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   const exec = new ExecService(guests);
   const runLog = new RunLog({ ...kernel, mostBytes: config.limits.run_record_mb * 2 ** 20 });
   const inbox = new Inbox({ ...kernel, log: runLog });
+  const templates = new AgentTemplates(home.agentsDir);
   const setup = new RunSetup({
     ...base,
+    templates,
     log: runLog,
     guests,
     exec,
@@ -199,6 +202,7 @@ export function furnishRooms(kernel: Kernel, swept: Promise<void>) {
   });
   const runs = new RunService({
     ...base,
+    templates,
     log: runLog,
     logger: log,
     inbox,

@@ -101,6 +101,10 @@ export class Home {
   get projectsDir(): string {
     return join(this.directory, 'sandbox');
   }
+  /** The operator's own agents. */
+  get agentsDir(): string {
+    return join(this.directory, 'agent-templates');
+  }
   /** What was kept of runs in quarantine. */
   get evidenceDir(): string {
     return join(this.directory, 'evidence');

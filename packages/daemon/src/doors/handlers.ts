@@ -296,6 +296,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
 
   startRun: ({ body }) => services.runs.start(body),
   listRuns: ({ query }) => items(services.runs.list(query)),
+  listAgents: () => items(services.runs.agents()),
   compareRuns: ({ query }) => services.runs.compare(query.a, query.b),
   runSocket: (_call, socket) => followRuns(services.runs, socket),
   getRun: ({ params }) => services.runs.get(params.run),

@@ -1,9 +1,9 @@
 import {
   type AgentAdapter,
   type AgentTask,
+  type AgentTemplates,
   createAdapter,
   type Launch,
-  profiles,
   type Reaction,
 } from '@coppice/agents';
 import { CoppiceError } from '@coppice/protocol';
@@ -21,6 +21,7 @@ export interface AgentLinkParts {
   readonly log: RunLog;
   readonly inbox: Inbox;
   readonly guests: GuestAccess;
+  readonly templates: AgentTemplates;
   /** Something was done that is worth a step. */
   readonly wantStep: (kind: 'tool' | 'turn', title: string) => void;
 }
@@ -101,7 +102,7 @@ export class AgentLink {
     this.#lines = new OutputLines(saved?.lines);
     this.#inputEnd = saved?.inputEnd ?? 0;
     this.#talk = saved?.talk ?? silence;
-    this.#adapter = createAdapter(profiles[run.spec.agent]!, saved?.adapter);
+    this.#adapter = createAdapter(this.#parts.templates.get(run.spec.agent).profile, saved?.adapter);
     return this.#adapter;
   }
 

@@ -1,4 +1,3 @@
-import { profiles } from '@coppice/agents';
 import {
   bodyFields,
   CoppiceError,
@@ -109,11 +108,15 @@ export class InsideService {
 
   /** A program beside such an agent could claim messages that the agent has not seen. */
   #refuseWhereAdapterDelivers(runId: string): void {
-    const { agent } = this.#parts.log.get(runId).spec;
-    if (profiles[agent]?.adapter === 'command') return;
-    throw new CoppiceError('wrong_state', `messages of this run reach ${agent} through its own protocol`, {
-      hint: 'Only programs that run as the agent `command` fetch their messages.',
-    });
+    const { adapter, spec } = this.#parts.log.get(runId);
+    if (adapter === 'command') return;
+    throw new CoppiceError(
+      'wrong_state',
+      `messages of this run reach ${spec.agent} through its own protocol`,
+      {
+        hint: 'Only programs that run as the agent `command` fetch their messages.',
+      },
+    );
   }
 
   #fetch(runId: string, after: number): InsideMessage[] {

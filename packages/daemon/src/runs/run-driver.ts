@@ -4,25 +4,19 @@ import type { ExitStatus, JobLog } from '@coppice/runtime';
 import type { RewindIntent } from '../db/intent-table.ts';
 import type { RunStepRecord } from '../db/run-step-table.ts';
 import type { RunRecord } from '../db/run-table.ts';
-import type { State } from '../db/state.ts';
 import type { Log } from '../host/log.ts';
-import type { GuestAccess } from '../inside/guest-access.ts';
 import { withGuest } from '../inside/guest-access.ts';
 import type { Journal } from '../journal/journal.ts';
-import { AgentLink } from './agent-link.ts';
+import { AgentLink, type AgentLinkParts } from './agent-link.ts';
 import { Delivery } from './delivery.ts';
-import type { Inbox } from './inbox.ts';
 import type { Intake } from './intake.ts';
 import { hasDied, sandboxDied } from './run-death.ts';
-import type { RunEntry, RunLog } from './run-log.ts';
+import type { RunEntry } from './run-log.ts';
 import type { RunSetup } from './run-setup.ts';
 import type { StepMark, Steps } from './steps.ts';
 
-export interface RunDriverParts {
-  readonly state: State;
+export interface RunDriverParts extends Omit<AgentLinkParts, 'wantStep'> {
   readonly journal: Journal;
-  readonly log: RunLog;
-  readonly inbox: Inbox;
   /** One for all runs. */
   readonly intake: Intake;
   readonly setup: RunSetup;
@@ -32,7 +26,6 @@ export interface RunDriverParts {
     snapshotId: string,
     signal: AbortSignal,
   ) => Promise<{ readonly state: string; readonly with_memory: boolean }>;
-  readonly guests: GuestAccess;
   readonly logger: Log;
   readonly now: () => number;
   /** Called with the sandbox of a run before its agent starts, each time that it does: what they throw fails the run. */

@@ -1,5 +1,6 @@
-import { profiles } from '@coppice/agents';
+import type { AgentTemplate } from '@coppice/agents';
 import {
+  type AgentTemplateView,
   CoppiceError,
   type Diff,
   hasEnded,
@@ -85,11 +86,8 @@ export class RunService {
   async start(spec: StartRun, { id: givenId }: { readonly id?: string } = {}): Promise<Run> {
     if (givenId !== undefined && this.#parts.state.runs.byId(givenId) !== undefined)
       return this.#view(givenId);
-    const profile = profiles[spec.agent];
-    if (profile === undefined)
-      throw new CoppiceError('not_found', `there is no agent ${spec.agent}`, {
-        hint: `These are known: ${Object.keys(profiles).join(', ')}.`,
-      });
+    const template = this.#parts.templates.get(spec.agent);
+    const { profile } = template;
     const needsCommand = profile.adapter === 'command' && profile.command === undefined;
     if (needsCommand !== (spec.command !== undefined))
       throw new CoppiceError(
@@ -100,7 +98,7 @@ export class RunService {
       );
     refuseBoth(spec);
     const given = spec.sandbox === undefined ? null : this.#parts.sandboxId(spec.sandbox);
-    const id = this.#create(spec, profile.adapter, given, { id: givenId });
+    const id = this.#create(withTemplate(spec, template), profile.adapter, given, { id: givenId });
     this.#parts.journal.step('run.recorded');
     this.#driver(id).begin();
     return this.#view(id);
@@ -153,6 +151,10 @@ export class RunService {
       endedAtMs: null,
     });
     return id;
+  }
+
+  async agents(): Promise<AgentTemplateView[]> {
+    return this.#parts.templates.views();
   }
 
   async list(query: z.output<typeof listRunsQuery>): Promise<Run[]> {
@@ -457,6 +459,20 @@ export class RunService {
 /** What a run is of, as its branch, its forks are not of. */
 const withoutOurs = (labels: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith('coppice.')));
+
+/** What the caller leaves to the template. A sandbox that is there already is as it is. */
+function withTemplate(spec: StartRun, { image, snapshot, limits }: AgentTemplate): StartRun {
+  const { time_s, ...shape } = limits;
+  const timed = { ...(time_s === undefined ? {} : { timeout_s: time_s }), ...spec };
+  if (spec.sandbox !== undefined) return timed;
+  const isPlaced = spec.image !== undefined || spec.from !== undefined;
+  return {
+    ...(isPlaced || image === undefined ? {} : { image }),
+    ...(isPlaced || snapshot === undefined ? {} : { from: snapshot }),
+    ...shape,
+    ...timed,
+  };
+}
 
 /** A sandbox that is there has all of this already. */
 function refuseBoth(spec: StartRun): void {

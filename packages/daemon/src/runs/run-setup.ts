@@ -1,4 +1,4 @@
-import { type Launch, profiles } from '@coppice/agents';
+import type { AgentProfile, AgentTemplates, Launch } from '@coppice/agents';
 import {
   CoppiceError,
   type CreatedSandbox,
@@ -26,6 +26,7 @@ export interface RunSetupParts {
     forgetScope(scope: string): void;
   };
   readonly guests: GuestAccess;
+  readonly templates: AgentTemplates;
   readonly exec: ExecService;
   readonly sandboxes: {
     find(ref: string): object | undefined;
@@ -86,7 +87,7 @@ export class RunSetup {
     const { spec } = run;
     if (spec.sandbox !== undefined) return sandboxes.peek(spec.sandbox).id;
     const { image, from, driver, cpus, disk_mb, pids, labels, project } = spec;
-    const { network, memory_mb } = needsOf(spec);
+    const { network, memory_mb } = needsOf(spec, this.#parts.templates.get(spec.agent).profile);
     const given = { image, from, driver, cpus, memory_mb, disk_mb, pids, network, project };
     const name =
       sandboxes.find(project === undefined ? run.name : `${project}/${run.name}`) === undefined
@@ -193,8 +194,8 @@ export class RunSetup {
   }
 
   versionOf({ spec }: RunRecord): string | null {
-    const profile = profiles[spec.agent];
-    return profile !== undefined && 'version' in profile ? profile.version : null;
+    const { profile } = this.#parts.templates.get(spec.agent);
+    return profile.adapter === 'command' ? null : profile.version;
   }
 
   /** One for each start: that of an earlier process is of no use any more. */
@@ -220,9 +221,8 @@ export class RunSetup {
 }
 
 /** What an agent needs that asks a model, unless somebody says otherwise. */
-const needsOf = (spec: StartRun): Pick<StartRun, 'network' | 'memory_mb'> => {
-  const profile = profiles[spec.agent];
-  if (profile === undefined || profile.adapter === 'command') return spec;
+const needsOf = (spec: StartRun, profile: AgentProfile): Pick<StartRun, 'network' | 'memory_mb'> => {
+  if (profile.adapter === 'command') return spec;
   return {
     network: spec.network ?? networkPolicySchema.parse({ allow: ['models'] }),
     memory_mb: spec.memory_mb ?? profile.memoryMb,

@@ -1,6 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { CoppiceError } from '@coppice/protocol';
+import { TemplateFiles } from '@coppice/protocol/template-files';
 import { AgentType } from './agent-type.ts';
 import contentCreator from './files/content_creator.json' with { type: 'json' };
 import ddsProspecting from './files/dds_prospecting.json' with { type: 'json' };
@@ -11,46 +9,25 @@ import trendMonitor from './files/trend_monitor.json' with { type: 'json' };
 
 const shipped = [ddsProspecting, contentCreator, trendMonitor, seoOptimizer, systemMonitor, scripted];
 
-/** The types that ship, and those in a directory of the operator, which come first and are read when they are asked for. */
+/** The types that ship, and those in a directory of the operator. */
 export class AgentTypes {
-  readonly #directory: string;
-  readonly #shipped = shipped.map((file) => AgentType.read(file, `${file.name}.json`));
+  readonly #files: TemplateFiles<AgentType>;
 
   constructor(directory: string) {
-    this.#directory = directory;
-  }
-
-  list(): AgentType[] {
-    const own = existsSync(this.#directory)
-      ? readdirSync(this.#directory)
-          .filter((name) => name.endsWith('.json'))
-          .sort()
-          .map((name) => this.#read(name))
-      : [];
-    const names = new Set(own.map(({ file }) => file.name));
-    return [...own, ...this.#shipped.filter(({ file }) => !names.has(file.name))];
-  }
-
-  get(name: string): AgentType {
-    const found = this.list().find(({ file }) => file.name === name);
-    if (found !== undefined) return found;
-    throw new CoppiceError('not_found', `there is no agent type ${name}`, {
-      hint: `There are: ${this.list()
-        .map(({ file }) => file.name)
-        .join(', ')}. Your own go into ${this.#directory} as ${name}.json.`,
+    this.#files = new TemplateFiles({
+      directory,
+      shipped: shipped.map((file) => AgentType.read(file, `${file.name}.json`)),
+      read: AgentType.read,
+      nameOf: ({ file }) => file.name,
+      what: 'agent type',
     });
   }
 
-  #read(name: string): AgentType {
-    const where = join(this.#directory, name);
-    try {
-      return AgentType.read(JSON.parse(readFileSync(where, 'utf8')), where);
-    } catch (cause) {
-      if (cause instanceof CoppiceError) throw cause;
-      throw new CoppiceError('invalid_argument', `${where} is no JSON: ${(cause as Error).message}`, {
-        hint: 'Correct the file, or remove it.',
-        cause,
-      });
-    }
+  list(): AgentType[] {
+    return this.#files.list();
+  }
+
+  get(name: string): AgentType {
+    return this.#files.get(name);
   }
 }
