@@ -242,8 +242,15 @@ echo "$@" > ${seen('arguments')}; stat -c %a "$1" > ${seen('mode')}; cp "$1" ${s
     const page = await signIn(sandbox.token);
     expect((await as(page, { path: `/v1/sandboxes/${sandbox.id}` })).status).toBe(200);
     expect((await as(page, { path: `/v1/sandboxes/${other.id}` })).status).toBe(403);
-    for (const path of ['/v1/sandboxes', '/v1/events', '/v1/tokens', '/v1/lineage', '/v1/costs', '/metrics'])
+    for (const path of ['/v1/sandboxes', '/v1/tokens', '/v1/lineage', '/metrics'])
       expect((await as(page, { path })).status, path).toBe(403);
+    // Of events and costs it gets its own.
+    for (const path of ['/v1/events', '/v1/costs']) {
+      const answer = await as(page, { path });
+      expect(answer.status, path).toBe(200);
+      expect(answer.text, path).not.toContain(other.id);
+    }
+    expect((await as(page, { path: '/v1/events' })).text).toContain(sandbox.id);
     const caller = JSON.parse((await as(page, { path: '/v1/whoami' })).text);
     expect(caller.scope).toBe(`sandbox:${sandbox.id}`);
     expect(Date.parse(caller.signed_in_until)).toBeGreaterThan(Date.now());
