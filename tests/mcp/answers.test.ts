@@ -53,7 +53,7 @@ describe('the answers', () => {
     const info = await answer(
       'workspace_info',
       here,
-      'workspace_id name state ip owned session failure base_image driver resources env_names network snapshots forked_from created_at disk_used_bytes disk_volsize_bytes memory_used_bytes',
+      'workspace_id name state ip owned session failure base_image driver resources env_names network snapshots forked_from created_at disk_used_bytes disk_volsize_bytes memory_used_bytes mounts',
     );
     expect(info).toMatchObject({
       forked_from: null,

@@ -276,3 +276,19 @@ test('the council gives its reasons, and its cost is the project’s', async () 
   });
   expect((await projects.get(id)).metrics.cost_usd).toBeCloseTo(4 * callCost, 9);
 });
+
+test('a council of which one does not vote gives no verdict, and what it took is paid', async () => {
+  const { projects } = daemon.client;
+  const { id } = await projects.create({ name: 'Undecided' });
+  await expect(projects.evaluate(id, { council: true, model: 'claude-opus-4-5' })).rejects.toMatchObject({
+    code: 'unavailable',
+    message: expect.stringContaining('the advocate of the council did not vote: I cannot say.'),
+    hint: expect.stringContaining('--model'),
+  });
+  const { total } = await daemon.client.costs({ project: id });
+  expect(total.calls).toBe(1);
+  expect(total.cost_micros).toBeGreaterThan(0);
+  expect((await projects.get(id)).metrics.cost_usd).toBeCloseTo(total.cost_micros / 1e6, 9);
+  // Without the council it is evaluated as ever.
+  expect(await projects.evaluate(id)).toMatchObject({ recommendation: 'NOT_READY', council: null });
+});

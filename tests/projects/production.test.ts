@@ -1,10 +1,14 @@
+import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
 import type { ProductionAgent } from '@coppice/protocol';
 import { eventually, RunningDaemon } from '@coppice/testkit';
 import { SMTPServer } from 'smtp-server';
@@ -339,6 +343,87 @@ describe('news by mail', () => {
     await projects.create({ name: 'Short', time_limit_s: 1 });
     await eventually('it was tried', () => visits > seen);
     expect(mails).toHaveLength(before);
+  });
+
+  describe.each(['starttls', 'implicit'] as const)('by %s', (tls) => {
+    const taken: { readonly user: string | undefined; readonly secure: boolean; readonly mail: string }[] =
+      [];
+    const tried: string[] = [];
+    let directory: string;
+    let server: SMTPServer;
+    beforeAll(async () => {
+      directory = await mkdtemp(join(tmpdir(), 'coppice-mail-'));
+      const request = [
+        'req',
+        '-x509',
+        '-newkey',
+        'rsa:2048',
+        '-nodes',
+        '-days',
+        '2',
+        '-subj',
+        '/CN=localhost',
+      ];
+      const names = ['-addext', 'subjectAltName=IP:127.0.0.1'];
+      const files = ['-keyout', join(directory, 'key.pem'), '-out', join(directory, 'ca.pem')];
+      await promisify(execFile)('openssl', [...request, ...names, ...files]);
+      writeFileSync(join(directory, 'password'), 'open sesame\n', { mode: 0o600 });
+      server = new SMTPServer({
+        secure: tls === 'implicit',
+        key: readFileSync(join(directory, 'key.pem')),
+        cert: readFileSync(join(directory, 'ca.pem')),
+        onAuth({ username = '', password = '' }, _session, done) {
+          tried.push(`${username} ${password}`);
+          if (`${username} ${password}` === 'coppice open sesame') done(null, { user: username });
+          else done(new Error('not you'));
+        },
+        onData(stream, { user, secure }, done) {
+          text(stream).then((mail) => {
+            taken.push({ user, secure, mail });
+            done();
+          }, done);
+        },
+      });
+      // A client that does not trust the certificate goes away in the middle.
+      server.on('error', () => {});
+      server.listen(0, '127.0.0.1');
+      await once(server.server, 'listening');
+    });
+    afterAll(async () => {
+      await new Promise<void>((resolve) => server.close(resolve));
+      rmSync(directory, { recursive: true });
+    });
+    const mail = () => ({
+      ...settings('starttls').mail,
+      port: (server.server.address() as AddressInfo).port,
+      tls,
+      user: 'coppice',
+      password_file: join(directory, 'password'),
+    });
+    const sendTo = async (own: RunningDaemon): Promise<string> => {
+      await own.client.production.addNewsTarget({ url: 'mailto:ops@example.org' });
+      return (await own.client.projects.create({ name: 'Short', time_limit_s: 1 })).id;
+    };
+
+    test('they go with a login, encrypted, to a server of the authority that is named', async () => {
+      await using own = await RunningDaemon.start({
+        config: { mail: { ...mail(), ca_file: join(directory, 'ca.pem') } },
+      });
+      const id = await sendTo(own);
+      await eventually('the mail is taken', () => taken.length === 1);
+      expect(taken[0]).toMatchObject({ user: 'coppice', secure: true });
+      expect(taken[0]!.mail).toContain(`Subject: project.ended ${id}`);
+    });
+
+    test('they do not go, nor does the password, to a server that nobody vouches for', async () => {
+      const before = [taken.length, tried.length];
+      const connections = new Promise((resolve) => server.server.once('connection', resolve));
+      await using own = await RunningDaemon.start({ config: { mail: mail() } });
+      await sendTo(own);
+      await connections;
+      await own.stop();
+      expect([taken.length, tried.length]).toEqual(before);
+    });
   });
 
   test.each([

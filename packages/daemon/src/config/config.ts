@@ -100,6 +100,8 @@ const configSchema = z.strictObject({
       user: z.string().min(1).max(320).optional(),
       /** A file that holds the password; it is read when a mail is sent. */
       password_file: z.string().startsWith('/', 'must be an absolute path').max(4096).optional(),
+      /** A file with an authority that the server's certificate is held to, besides the well-known ones. */
+      ca_file: z.string().startsWith('/', 'must be an absolute path').max(4096).optional(),
     })
     .nullable()
     .default(null),

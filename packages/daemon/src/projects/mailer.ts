@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { rootCertificates } from 'node:tls';
 import nodemailer, { type Transporter } from 'nodemailer';
 
 export interface MailSettings {
@@ -10,6 +11,8 @@ export interface MailSettings {
   readonly user?: string | undefined;
   /** Read when a mail is sent. */
   readonly password_file?: string | undefined;
+  /** An authority that its certificate is held to, besides the well-known ones. */
+  readonly ca_file?: string | undefined;
 }
 
 export interface Mail {
@@ -49,7 +52,7 @@ export class Mailer {
   }
 
   #transport(): Transporter {
-    const { host, port, tls, user, password_file } = this.#settings;
+    const { host, port, tls, user, password_file, ca_file } = this.#settings;
     return nodemailer.createTransport({
       host,
       port,
@@ -64,6 +67,7 @@ export class Mailer {
               pass: password_file === undefined ? '' : readFileSync(password_file, 'utf8').trim(),
             },
           }),
+      ...(ca_file === undefined ? {} : { tls: { ca: [...rootCertificates, readFileSync(ca_file, 'utf8')] } }),
       connectionTimeout: patienceMs,
       greetingTimeout: patienceMs,
       socketTimeout: patienceMs,

@@ -14,11 +14,14 @@ const words: Readonly<Record<ProjectEvaluation['recommendation'], string>> = {
   NOT_READY: 'Not ready',
 };
 
-const criteria: Readonly<Record<string, readonly [title: string, say: (value: number) => string]>> = {
-  positive_roi: ['Return on what was spent', (value) => `${value.toFixed(0)} %`],
-  profitable: ['Profit', usd],
-  has_active_agents: ['Active agents', String],
-  has_sufficient_data: ['Spent so far', usd],
+/** What each is called, how its value is said, and what it needs. */
+const criteria: Readonly<
+  Record<string, readonly [title: string, say: (value: number) => string, needs: string]>
+> = {
+  positive_roi: ['Return on what was spent', (value) => `${value.toFixed(0)} %`, 'more than'],
+  profitable: ['Profit', usd, 'more than'],
+  has_active_agents: ['Active agents', String, 'at least'],
+  has_sufficient_data: ['Spent so far', usd, 'more than'],
 };
 
 const isPromotable = ({ recommendation, promotable }: ProjectEvaluation): boolean =>
@@ -70,18 +73,20 @@ export const Evaluation = ({ project }: { project: Project }) => {
               <tr>
                 <th>Criterion</th>
                 <th class="number">Value</th>
-                <th class="number">More than</th>
+                <th class="number">Needs</th>
                 <th>Passed</th>
               </tr>
             </thead>
             <tbody>
               {evaluation.criteria.map(({ name, value, threshold, passed }) => {
-                const [title, say] = criteria[name] ?? [plain(name), String];
+                const [title, say, needs] = criteria[name] ?? [plain(name), String, ''];
                 return (
                   <tr key={name}>
                     <td>{title}</td>
                     <td class="number">{say(value)}</td>
-                    <td class="number">{say(threshold)}</td>
+                    <td class="number">
+                      <span class="muted">{needs}</span> {say(threshold)}
+                    </td>
                     <td>{passed ? 'yes' : 'no'}</td>
                   </tr>
                 );
