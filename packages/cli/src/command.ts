@@ -1,7 +1,8 @@
 import { asInterrupted, describeError } from '@coppice/console';
-import { Cli } from './cli.ts';
+import { Cli, type Io } from './cli.ts';
 import { Interruption, onInterruption } from './interruption.ts';
 import { runProgram } from './program.ts';
+import { painter } from './ui/text.ts';
 
 /** The whole of one call of the command: what it prints, and the exit code it leaves. */
 export const main = async (argv: readonly string[]): Promise<void> => {
@@ -35,7 +36,7 @@ export const main = async (argv: readonly string[]): Promise<void> => {
     process.stderr.write(
       (cli.isConfigured ? cli.out.isJson : seemsToAskForJson(argv))
         ? `${JSON.stringify(json)}\n`
-        : `${text}\n`,
+        : `${colouredFailure(text, cli.io)}\n`,
     );
     process.exitCode = Interruption.of(interrupted.signal)?.exitCode ?? exitCode;
   } finally {
@@ -43,6 +44,14 @@ export const main = async (argv: readonly string[]): Promise<void> => {
     // Input that nobody ends must not keep a finished command alive.
     process.stdin.destroy();
   }
+};
+
+/** The two words that begin its lines, on a terminal. */
+const colouredFailure = (text: string, { stderr, env }: Io): string => {
+  const paint = painter(stderr, env);
+  return text
+    .replace(/^error:/, (word) => paint('red', word))
+    .replace(/^hint:/m, (word) => paint('cyan', word));
 };
 
 /** Of a command line that cannot be understood; of one that can, `--json` may be a word of what runs in the sandbox. */

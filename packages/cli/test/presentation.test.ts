@@ -18,6 +18,9 @@ import { describeNetwork } from '../src/ui/network.ts';
 import { progressText } from '../src/ui/progress.ts';
 import { table } from '../src/ui/table.ts';
 
+/** A place without colours and without a width. */
+const plain = { columns: undefined, paint: (_style: string, text: string) => text };
+
 test('sizes and durations are short and have units', () => {
   expect([0, 12, 1023, 1536, 3 * 1024 ** 3].map(formatBytes)).toEqual([
     '0 B',
@@ -44,7 +47,7 @@ test('names from inside a sandbox cannot move the cursor or change colours', () 
 
 test('a name with a line end in it does not look like two', () => {
   const spoof = { ...change({ path: '/f (1 B)\nA /innocent' }), size_after: 5 };
-  expect(changeLine(spoof)).toBe('A /f (1 B)\\nA /innocent (5 B)');
+  expect(changeLine(spoof, plain)).toBe('A /f (1 B)\\nA /innocent (5 B)');
 });
 
 test('columns line up, and an empty table says so', () => {
@@ -81,7 +84,7 @@ test('changes say what and how much', () => {
       change({ change: 'mode', mode_before: '644', mode_after: '755' }),
       change({ kind: 'directory' }),
       change({ kind: 'symlink' }),
-    ].map(changeLine),
+    ].map((one) => changeLine(one, plain)),
   ).toEqual([
     'A /f (12 B)',
     'D /f (was 2.0 KiB)',

@@ -7,7 +7,6 @@ import { parseWhole } from '../args/number.ts';
 import type { Cli } from '../cli.ts';
 import { Interruption } from '../interruption.ts';
 import { eventLine } from '../ui/run-event.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 import { defineWebhooks } from './agent-webhook.ts';
 
@@ -139,7 +138,7 @@ function defineLooks(agent: Command, cli: Cli): void {
         printableName(run.task.split('\n')[0]!.slice(0, 60)),
       ]);
       cli.out.result(runs, () =>
-        table(
+        cli.out.table(
           ['RUN', 'STATE', 'AGENT', 'STEPS', 'STARTED', 'TASK'],
           rows,
           'No runs. Start one: coppice agent start',
@@ -330,7 +329,7 @@ function defineTime(agent: Command, cli: Cli): void {
           exit_code === null ? '-' : String(exit_code),
           duration_ms === null ? '-' : `${(duration_ms / 1000).toFixed(1)} s`,
         ]);
-        cli.out.result(result, () => table(['RUN', 'JUDGE', 'TOOK'], rows, ''));
+        cli.out.result(result, () => cli.out.table(['RUN', 'JUDGE', 'TOOK'], rows, ''));
       },
     );
   verb(agent, 'compare', 'Compare two runs step by step, and the files they have now')
@@ -342,7 +341,7 @@ function defineTime(agent: Command, cli: Cli): void {
       const rows = found.steps.map((step) => [String(step.number), title(step.a), title(step.b)]);
       cli.out.result(found, () =>
         [
-          table(['STEP', a, b], rows, 'No steps.'),
+          cli.out.table(['STEP', a, b], rows, 'No steps.'),
           ...found.files.map(({ path, change }) => `${change}  ${printableName(path)}`),
         ].join('\n'),
       );

@@ -2,7 +2,6 @@ import { printableName } from '@coppice/console';
 import type { Branch } from '@coppice/protocol';
 import { CoppiceError, errorKinds } from '@coppice/protocol/errors';
 import { Option } from 'commander';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface StartOptions {
@@ -151,7 +150,7 @@ export const define: DefineCommand = (program, cli) => {
         each.pr_number === null ? '-' : `#${each.pr_number}`,
       ]);
       cli.out.result(found, () =>
-        table(['REPOSITORY', 'TICKET', 'BRANCH', 'STATE', 'PR'], rows, 'No branches.'),
+        cli.out.table(['REPOSITORY', 'TICKET', 'BRANCH', 'STATE', 'PR'], rows, 'No branches.'),
       );
     });
 };

@@ -3,7 +3,6 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { parseWhole } from '../args/number.ts';
 import { formatMicros } from '../ui/money.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 type Scope = Budget['scope'];
@@ -105,7 +104,9 @@ export const define: DefineCommand = (program, cli) => {
   verb(budget, 'ls', 'List budgets and how much of each is spent').action(async () => {
     const budgets = await cli.coppice.budgets.list({ signal: cli.signal });
     const rows = budgets.map((each) => [each.scope, each.name || '-', each.period, spent(each), each.action]);
-    cli.out.result(budgets, () => table(['SCOPE', 'NAME', 'PERIOD', 'SPENT', 'THEN'], rows, 'No budgets.'));
+    cli.out.result(budgets, () =>
+      cli.out.table(['SCOPE', 'NAME', 'PERIOD', 'SPENT', 'THEN'], rows, 'No budgets.'),
+    );
   });
   verb(budget, 'rm', 'Remove a budget')
     .argument('<scope>', scopes.join(', '))

@@ -1,8 +1,8 @@
 import type { Costs } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parseDurationMs } from '../args/duration.ts';
+import type { Cli } from '../cli.ts';
 import { formatMicros } from '../ui/money.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -32,7 +32,7 @@ const asCsv = ({ by, rows }: Costs): string =>
     .map((cells) => cells.map(csvCell).join(','))
     .join('\n');
 
-const asTable = ({ by, rows, total }: Costs): string => {
+const asTable = (cli: Cli, { by, rows, total }: Costs): string => {
   const cells = (row: Omit<Row, 'key'>): string[] => [
     String(row.calls),
     String(row.input + row.cache_write5m + row.cache_write1h),
@@ -52,7 +52,9 @@ const asTable = ({ by, rows, total }: Costs): string => {
     ...(total.estimated > 0 ? [`~ ${total.estimated} calls ended early; their tokens are estimated.`] : []),
     ...(total.running > 0 ? [`${total.running} calls are running.`] : []),
   ];
-  return [table([...by.map((key) => key.toUpperCase()), ...head], lines, 'No calls.'), ...notes].join('\n');
+  return [cli.out.table([...by.map((key) => key.toUpperCase()), ...head], lines, 'No calls.'), ...notes].join(
+    '\n',
+  );
 };
 
 export const define: DefineCommand = (program, cli) => {
@@ -82,6 +84,6 @@ export const define: DefineCommand = (program, cli) => {
         ...(since === undefined ? {} : { since_ms: Date.now() - since }),
         signal: cli.signal,
       });
-      cli.out.result(costs, () => (csv ? asCsv(costs) : asTable(costs)));
+      cli.out.result(costs, () => (csv ? asCsv(costs) : asTable(cli, costs)));
     });
 };

@@ -47,7 +47,7 @@ class Demo extends StagedDemo {
     const diff = await this.step(`compare: coppice diff ${dev.name} ${winner.name}`, () =>
       coppice.diff(dev.id, winner.id, { signal }),
     );
-    for (const change of diff.changes) this.say(`     ${changeLine(change)}`);
+    for (const change of diff.changes) this.say(`     ${changeLine(change, this.cli.out)}`);
     await this.step(`merge the winner: coppice merge ${winner.name} ${dev.name}`, () =>
       dev.merge(winner, { signal }),
     );

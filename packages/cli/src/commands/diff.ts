@@ -3,12 +3,13 @@ import type { Patch } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { collect } from '../args/key-value.ts';
 import { parseWhole } from '../args/number.ts';
-import { changeLine, changeSummary } from '../ui/changes.ts';
+import { changeLines, changeSummary, paintedPatch } from '../ui/changes.ts';
 import { noteLeftOut } from '../ui/left-out.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
   readonly stat?: boolean;
+  readonly all?: boolean;
   readonly limit?: number;
   readonly patch?: boolean;
   readonly exclude?: string[];
@@ -24,7 +25,8 @@ const reasons: Readonly<Record<Patch['missing'][number]['reason'], string>> = {
 
 export const define: DefineCommand = (program, cli) => {
   /** For other programs as it is; on a terminal a file could otherwise hide its own lines. */
-  const shown = (text: string): string => (cli.io.stdout.isTTY ? printable(text) : text).trimEnd();
+  const shown = (text: string): string =>
+    (cli.io.stdout.isTTY ? paintedPatch(printable(text), cli.out) : text).trimEnd();
 
   verb(program, 'diff', 'Show which files differ between two states, or how one file does')
     .argument('<from>', 'sandbox as it is now, or snapshot by id or as sandbox:snapshot')
@@ -37,6 +39,7 @@ export const define: DefineCommand = (program, cli) => {
     )
     .option('--patch', 'all of it as one patch for git apply')
     .option('--stat', 'only the counts')
+    .option('-a, --all', 'on a terminal every path, also where there are very many')
     .option('--limit <number>', 'at most this many files', parseWhole)
     .addHelpText(
       'after',
@@ -82,7 +85,7 @@ export const define: DefineCommand = (program, cli) => {
       cli.out.result(diff, () => {
         if (stat || diff.changes.length === 0) return summary;
         const cut = diff.truncated ? ['… more files differ: raise --limit'] : [];
-        return [...diff.changes.map(changeLine), ...cut, summary].join('\n');
+        return [...changeLines(diff.changes, cli.out, options.all), ...cut, summary].join('\n');
       });
     });
 };

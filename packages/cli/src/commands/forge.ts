@@ -4,7 +4,6 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { parseWhole } from '../args/number.ts';
 import { readSecret } from '../read-password.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 const pullRow = ({ number, state, head, base, title, mergeable }: Pull): string[] => [
@@ -78,7 +77,9 @@ export const define: DefineCommand = (program, cli) => {
       default_branch,
       clone_url,
     ]);
-    cli.out.result(found, () => table(['NAME', 'KIND', 'BRANCH', 'CLONE URL'], rows, 'No repositories.'));
+    cli.out.result(found, () =>
+      cli.out.table(['NAME', 'KIND', 'BRANCH', 'CLONE URL'], rows, 'No repositories.'),
+    );
   });
 
   verb(forge, 'rm', 'Remove a repository and everything in it')
@@ -139,7 +140,7 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (name: string) => {
       const found = await at(name).issues({ signal });
       const rows = found.map(({ id, state, type, title }) => [`#${id}`, state, type, printableName(title)]);
-      cli.out.result(found, () => table(['ISSUE', 'STATE', 'TYPE', 'TITLE'], rows, 'No issues.'));
+      cli.out.result(found, () => cli.out.table(['ISSUE', 'STATE', 'TYPE', 'TITLE'], rows, 'No issues.'));
     });
 
   const pr = verb(forge, 'pr', 'Pull requests of a repository');
@@ -149,7 +150,7 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (name: string, { all }: { readonly all?: boolean }) => {
       const found = await at(name).pulls({ state: all ? 'all' : 'open', signal });
       cli.out.result(found, () =>
-        table(['PR', 'STATE', 'BRANCHES', 'TITLE'], found.map(pullRow), 'No pull requests.'),
+        cli.out.table(['PR', 'STATE', 'BRANCHES', 'TITLE'], found.map(pullRow), 'No pull requests.'),
       );
     });
   verb(pr, 'show', 'Show a pull request, its checks and reviews')

@@ -2,7 +2,6 @@ import { printableName } from '@coppice/console';
 import type { Intervention, RunHealth } from '@coppice/protocol';
 import { Option } from 'commander';
 import { parseWhole } from '../args/number.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 type Kind = Intervention['kind'];
@@ -35,7 +34,7 @@ export const define: DefineCommand = (program, cli) => {
     cli.out.result(status, () =>
       [
         ...(status.trouble === null ? [] : [`the file cannot be used: ${printableName(status.trouble)}`]),
-        table(['RULE', 'WHEN', 'ACTION'], rows, 'No rules: put them into guardian.json of the home.'),
+        cli.out.table(['RULE', 'WHEN', 'ACTION'], rows, 'No rules: put them into guardian.json of the home.'),
         `judge: ${status.judge ?? 'none'}`,
       ].join('\n'),
     );
@@ -53,7 +52,7 @@ export const define: DefineCommand = (program, cli) => {
         printableName(each.detail),
       ]);
       cli.out.result(result, () =>
-        table(['EVENT', 'RULE', 'WOULD', 'WHY'], rows, `Nothing in ${result.events} events.`),
+        cli.out.table(['EVENT', 'RULE', 'WOULD', 'WHY'], rows, `Nothing in ${result.events} events.`),
       );
     });
 
@@ -94,7 +93,11 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (run: string) => {
       const found = await cli.coppice.guardian.interventions(run, { signal });
       cli.out.result(found, () =>
-        table(['ID', 'KIND', 'RULE', 'AUTHORITY', 'STATE', 'WHY'], found.map(line), 'No interventions.'),
+        cli.out.table(
+          ['ID', 'KIND', 'RULE', 'AUTHORITY', 'STATE', 'WHY'],
+          found.map(line),
+          'No interventions.',
+        ),
       );
     });
 
@@ -121,7 +124,7 @@ export const define: DefineCommand = (program, cli) => {
   verb(guardian, 'health', 'Show the health of active runs').action(async () => {
     const found = await cli.coppice.guardian.health({ signal });
     cli.out.result(found, () =>
-      table(['RUN', 'HEALTH', 'MISSED', 'RESTARTS', 'WHY'], found.map(healthRow), 'No runs at work.'),
+      cli.out.table(['RUN', 'HEALTH', 'MISSED', 'RESTARTS', 'WHY'], found.map(healthRow), 'No runs at work.'),
     );
   });
   verb(guardian, 'quarantine', 'Cut the network of a run, freeze it, and keep evidence')

@@ -12,7 +12,6 @@ import { type BuildFlags, buildImage } from '../image-build.ts';
 import { LayerSums, pullImage } from '../image-pull.ts';
 import { readPassword } from '../read-password.ts';
 import { counted, openSource, writeWhole } from '../transfer.ts';
-import { facts, table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 const listImages = async (cli: Cli): Promise<void> => {
@@ -25,7 +24,7 @@ const listImages = async (cli: Cli): Promise<void> => {
     formatAge(image.created_at, Date.now()),
   ]);
   cli.out.result(images, () =>
-    table(
+    cli.out.table(
       ['NAME', 'SOURCE', 'SIZE', 'USED BY', 'MADE'],
       rows,
       'No images yet: `host` is made when it is first used.',
@@ -234,7 +233,7 @@ export const define: DefineCommand = (program, cli) => {
       const image = await cli.coppice.images.get(ref, { signal: cli.signal });
       const users = cli.out.isJson ? [] : await namesOf(cli, image.used_by);
       cli.out.result(image, () =>
-        facts([
+        cli.out.facts([
           ['name', image.name],
           ['id', image.id],
           ['source', image.source],
@@ -287,7 +286,7 @@ export const define: DefineCommand = (program, cli) => {
   verb(images, 'logins', 'List the registries with a stored login').action(async () => {
     const logins = await cli.coppice.images.logins({ signal: cli.signal });
     const rows = logins.map(({ registry, username }) => [registry, username]);
-    cli.out.result(logins, () => table(['REGISTRY', 'USER'], rows, 'No logins.'));
+    cli.out.result(logins, () => cli.out.table(['REGISTRY', 'USER'], rows, 'No logins.'));
   });
   verb(images, 'rm', 'Remove images that nothing uses')
     .argument('<image...>', 'names or ids')

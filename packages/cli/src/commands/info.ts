@@ -1,7 +1,8 @@
 import { formatAge, formatBytes, formatDuration, formatSize, plural } from '@coppice/console';
 import type { SandboxDetail } from '@coppice/protocol';
 import { describeNetwork } from '../ui/network.ts';
-import { facts } from '../ui/table.ts';
+import { stateCell } from '../ui/state.ts';
+import type { Cell } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 const none = (text: string): string => (text === '' ? 'none' : text);
@@ -14,7 +15,7 @@ const mountRows = (mounts: SandboxDetail['mounts']): [string, string][] =>
         `${host} at ${guest} (shared${readOnly ? ', read-only' : ''}; not part of snapshots, forks, diffs and merges)`,
       ]);
 
-const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
+const rows = (sandbox: SandboxDetail, nowMs: number): [string, Cell][] => {
   const { usage, snapshots } = sandbox;
   const labels = Object.entries(sandbox.labels).map(([key, value]) =>
     value === '' ? key : `${key}=${value}`,
@@ -22,7 +23,7 @@ const rows = (sandbox: SandboxDetail, nowMs: number): [string, string][] => {
   return [
     ['name', sandbox.name],
     ['id', sandbox.id],
-    ['state', sandbox.failure === null ? sandbox.state : `${sandbox.state}: ${sandbox.failure}`],
+    ['state', stateCell(sandbox.state, sandbox.failure ?? '')],
     ['image', sandbox.image],
     ['driver', sandbox.driver],
     ['created', formatAge(sandbox.created_at, nowMs)],
@@ -67,6 +68,6 @@ export const define: DefineCommand = (program, cli) => {
     .argument('<sandbox>', 'name or id')
     .action(async (ref: string) => {
       const detail = await cli.coppice.sandboxes.at(ref).inspect({ signal: cli.signal });
-      cli.out.result(detail, () => facts(rows(detail, Date.now())));
+      cli.out.result(detail, () => cli.out.facts(rows(detail, Date.now())));
     });
 };

@@ -4,7 +4,6 @@ import { CoppiceError } from '@coppice/protocol/errors';
 import { parseWhole } from '../args/number.ts';
 import { parseSignal } from '../args/signal.ts';
 import { exitCodeOf } from '../exit-code.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -60,7 +59,9 @@ export const define: DefineCommand = (program, cli) => {
           formatCommand(job.command),
         ]);
         const whenEmpty = 'No jobs. Start one with `coppice exec --detach`.';
-        cli.out.result(found, () => table(['JOB', 'STATE', 'LOG', 'STARTED', 'COMMAND'], rows, whenEmpty));
+        cli.out.result(found, () =>
+          cli.out.table(['JOB', 'STATE', 'LOG', 'STARTED', 'COMMAND'], rows, whenEmpty),
+        );
       }
     });
 };

@@ -1,10 +1,10 @@
-import { formatAge, formatBytes } from '@coppice/console';
-import type { Sandbox, SandboxState } from '@coppice/protocol';
+import { formatAge, formatBytes, formatDuration } from '@coppice/console';
+import type { Sandbox, SandboxState, UsageEntry } from '@coppice/protocol';
 import { Option } from 'commander';
 import { collect } from '../args/key-value.ts';
 import { describeNetwork } from '../ui/network.ts';
 import { referenceTo } from '../ui/reference.ts';
-import { table } from '../ui/table.ts';
+import { stateCell } from '../ui/state.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 interface Options {
@@ -23,6 +23,18 @@ const shorten = (text: string): string =>
 /** By their paths inside: what is there is shared with this machine, and in no snapshot. */
 const describeMounts = (mounts: Sandbox['mounts']): string =>
   mounts.map((mount) => `${mount.guest_path}${mount.read_only ? ' (ro)' : ''}`).join(', ');
+
+const memoryOf = ({ memory_mb: limitMb, state }: Sandbox, entry: UsageEntry | undefined): string => {
+  const limit = formatBytes(limitMb * 2 ** 20);
+  return state === 'running' && entry?.usage ? `${formatBytes(entry.usage.memory_bytes)} of ${limit}` : limit;
+};
+
+const idleOf = (entry: UsageEntry | undefined): string =>
+  entry === undefined || entry.state !== 'running'
+    ? '-'
+    : entry.idle_s === null
+      ? 'in use'
+      : formatDuration(entry.idle_s);
 
 const states = ['creating', 'running', 'stopped', 'paused', 'failed', 'destroying'];
 
@@ -43,30 +55,35 @@ export const define: DefineCommand = (program, cli) => {
         project,
         signal: cli.signal,
       });
+      // Only for people: programs ask for what they want to know (`coppice stats --json`).
+      const used = new Map(
+        quiet || cli.out.isJson || sandboxes.length === 0
+          ? []
+          : (await cli.coppice.sandboxes.usage({ project, signal: cli.signal })).map((entry) => [
+              entry.id,
+              entry,
+            ]),
+      );
       cli.out.result(sandboxes, () => {
         if (quiet) return sandboxes.map(referenceTo).join('\n');
         // Only where there is one to tell of.
         const hasMounts = sandboxes.some(({ mounts }) => mounts.length > 0);
         const rows = sandboxes.map((sandbox) => [
           referenceTo(sandbox),
-          sandbox.state,
+          stateCell(sandbox.state),
           sandbox.image,
           sandbox.driver,
-          formatBytes(sandbox.memory_mb * 2 ** 20),
+          memoryOf(sandbox, used.get(sandbox.id)),
           shorten(describeNetwork(sandbox.network)),
+          idleOf(used.get(sandbox.id)),
           formatAge(sandbox.created_at, Date.now()),
           ...(hasMounts ? [describeMounts(sandbox.mounts)] : []),
         ]);
         const all = [state, label, image, parent, project].every((filter) => filter === undefined);
-        return table(
+        return cli.out.table(
           [
-            'NAME',
-            'STATE',
-            'IMAGE',
-            'DRIVER',
-            'MEMORY',
-            'NETWORK',
-            'CREATED',
+            ...['NAME', 'STATE', 'IMAGE', { head: 'DRIVER', drop: 2 }, 'MEMORY', 'NETWORK', 'IDLE'],
+            { head: 'CREATED', drop: 1 },
             ...(hasMounts ? ['SHARED'] : []),
           ],
           rows,

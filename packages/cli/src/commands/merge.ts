@@ -3,8 +3,9 @@ import type { Merged } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { Option } from 'commander';
 import { collect } from '../args/key-value.ts';
-import { changeLine } from '../ui/changes.ts';
+import { changeLines } from '../ui/changes.ts';
 import { noteLeftOut } from '../ui/left-out.ts';
+import type { Look } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 type Side = 'ours' | 'theirs';
@@ -16,8 +17,12 @@ interface Options {
   readonly path?: string[];
   readonly exclude?: string[];
   readonly dryRun?: boolean;
+  readonly all?: boolean;
 }
 type Conflicts = Merged['conflicts'];
+
+/** An error is painted by whoever shows it. */
+const plain = { paint: (_style: string, text: string): string => text };
 
 const collectChoice = (text: string, before: Choices = {}): Choices => {
   const equals = text.lastIndexOf('=');
@@ -27,8 +32,10 @@ const collectChoice = (text: string, before: Choices = {}): Choices => {
   return { ...before, [text.slice(0, equals)]: side };
 };
 
-const conflictLines = (conflicts: Conflicts): string[] =>
-  conflicts.map(({ path, ours, theirs }) => `C ${printableName(path)} (here ${ours}, there ${theirs})`);
+const conflictLines = (conflicts: Conflicts, { paint }: Pick<Look, 'paint'>): string[] =>
+  conflicts.map(
+    ({ path, ours, theirs }) => `${paint('red', 'C')} ${printableName(path)} (here ${ours}, there ${theirs})`,
+  );
 
 /** What becomes of the paths that both sides changed; without a side they stop the merge. */
 const settled = (
@@ -50,7 +57,7 @@ const withPaths = (error: unknown, from: string, into: string): unknown => {
   if (!(error instanceof CoppiceError) || error.code !== 'conflict') return error;
   const conflicts = (error.details?.conflicts ?? []) as Conflicts;
   const [first] = conflicts;
-  return new CoppiceError('conflict', [error.message, ...conflictLines(conflicts)].join('\n'), {
+  return new CoppiceError('conflict', [error.message, ...conflictLines(conflicts, plain)].join('\n'), {
     hint: `Look with \`coppice diff ${into} ${from}${first ? ` ${formatCommand([first.path])}` : ''}\`, then choose a side: \`coppice merge ${from} ${into} --prefer ours\` keeps ${into}, \`--prefer theirs\` takes ${from}, \`--choose PATH=SIDE\` settles one path.`,
     ...(error.details === undefined ? {} : { details: error.details }),
     cause: error,
@@ -69,6 +76,7 @@ export const define: DefineCommand = (program, cli) => {
       'not this: a path, or a name such as node_modules or *.log (repeatable)',
       collect,
     )
+    .option('-a, --all', 'on a terminal every path, also where there are very many')
     .option('--dry-run', 'say what would be written, and write nothing')
     .addHelpText(
       'after',
@@ -107,8 +115,8 @@ export const define: DefineCommand = (program, cli) => {
             ? []
             : [`undo: coppice restore ${into} ${merged.undo_snapshot_id}`];
         return [
-          ...merged.changes.map(changeLine),
-          ...conflictLines(merged.conflicts),
+          ...changeLines(merged.changes, cli.out, options.all),
+          ...conflictLines(merged.conflicts, cli.out),
           ...(merged.truncated ? ['… and more'] : []),
           ...merged.repositories.map(
             ({ path: place, commits }) => `${printableName(place)}: ${plural(commits, 'commit')} by git`,

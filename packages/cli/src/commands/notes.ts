@@ -2,7 +2,6 @@ import { text as textOf } from 'node:stream/consumers';
 import { formatAge, formatBytes, plural, printableName } from '@coppice/console';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parseWhole } from '../args/number.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface SearchOptions {
@@ -29,7 +28,7 @@ export const define: DefineCommand = (program, cli) => {
         isFolder ? '' : formatBytes(size),
         formatAge(modified, Date.now()),
       ]);
-      cli.out.result(entries, () => table(['NOTE', 'SIZE', 'CHANGED'], rows, 'No notes.'));
+      cli.out.result(entries, () => cli.out.table(['NOTE', 'SIZE', 'CHANGED'], rows, 'No notes.'));
     });
 
   verb(notes, 'show', 'Print a note')

@@ -46,27 +46,30 @@ export const define: DefineCommand = (program, cli) => {
     );
   verb(sandbox, 'list', 'List all sandbox projects with metrics').action(async () => {
     const list = await cli.coppice.projects.list({ signal });
-    cli.out.result(list, () => projectTable(list));
+    cli.out.result(list, () => projectTable(cli.out, list));
   });
   verb(sandbox, 'status', 'All sandbox projects and overall statistics').action(async () => {
     const [summary, list] = [
       await cli.coppice.projects.summary({ signal }),
       await cli.coppice.projects.list({ signal }),
     ];
-    cli.out.result({ summary, projects: list }, () => `${projectTable(list)}\n\n${summaryText(summary)}`);
+    cli.out.result(
+      { summary, projects: list },
+      () => `${projectTable(cli.out, list)}\n\n${summaryText(cli.out, summary)}`,
+    );
   });
   verb(sandbox, 'project', 'Details of a project')
     .argument('<project_id>')
     .action(async (ref: string) => {
       const found = await cli.coppice.projects.get(ref, { signal });
-      cli.out.result(found, () => detailText(found));
+      cli.out.result(found, () => detailText(cli.out, found));
     });
   verb(sandbox, 'eval', 'Evaluate a project')
     .argument('<project_id>')
     .option('--council', 'ask several judges too')
     .action(async (ref: string, { council }: { council?: boolean }) => {
       const evaluation = await cli.coppice.projects.evaluate(ref, { council: council ?? false, signal });
-      cli.out.result(evaluation, () => evaluationText(evaluation));
+      cli.out.result(evaluation, () => evaluationText(cli.out, evaluation));
     });
   verb(sandbox, 'promote', 'Promote a project to production')
     .argument('<project_id>')

@@ -1,6 +1,5 @@
 import { CoppiceError } from '@coppice/protocol/errors';
 import { parsePort } from '../args/number.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -35,7 +34,9 @@ export const define: DefineCommand = (program, cli) => {
           String(forward.host_port),
           forward.url,
         ]);
-        cli.out.result(forwards, () => table(['INSIDE', 'HERE', 'URL'], rows, 'No ports are forwarded.'));
+        cli.out.result(forwards, () =>
+          cli.out.table(['INSIDE', 'HERE', 'URL'], rows, 'No ports are forwarded.'),
+        );
       } else if (remove) {
         await ports.remove(port, { signal });
         cli.out.result({ removed: port }, () => `port ${port} is no longer forwarded`);

@@ -13,7 +13,6 @@ import {
   projectTable,
   summaryText,
 } from '../projects/project-text.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 const parseAmount = (text: string): number => {
@@ -39,17 +38,17 @@ export const define: DefineCommand = (program, cli) => {
     });
   verb(project, 'ls', 'List projects').action(async () => {
     const list = await cli.coppice.projects.list({ signal });
-    cli.out.result(list, () => projectTable(list));
+    cli.out.result(list, () => projectTable(cli.out, list));
   });
   verb(project, 'status', 'Sum up all projects, and name those that look abandoned').action(async () => {
     const summary = await cli.coppice.projects.summary({ signal });
-    cli.out.result(summary, () => summaryText(summary));
+    cli.out.result(summary, () => summaryText(cli.out, summary));
   });
   verb(project, 'show', 'Show a project with its agents, experiments and notes')
     .argument('<project>', 'id or name')
     .action(async (ref: string) => {
       const found = await cli.coppice.projects.get(ref, { signal });
-      cli.out.result(found, () => detailText(found));
+      cli.out.result(found, () => detailText(cli.out, found));
     });
   verb(project, 'deploy', 'Deploy an agent and start its first run in a sandbox of its own')
     .argument('<project>', 'id or name')
@@ -99,7 +98,7 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (ref: string) => {
       const runs = await cli.coppice.projects.runs(ref, { signal });
       cli.out.result(runs, () =>
-        table(
+        cli.out.table(
           ['RUN', 'AGENT', 'STATE', 'EXIT', 'STARTED', 'SAID'],
           runs.map(({ id, agent, state, exit, started_at, summary }) => [
             id,
@@ -145,7 +144,7 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (ref: string) => {
       const entries = await cli.coppice.projects.ledger(ref, { signal });
       cli.out.result(entries, () =>
-        table(
+        cli.out.table(
           ['AT', 'KIND', 'USD', 'SOURCE', 'AGENT'],
           entries.map(({ at, kind, usd, source, agent }) => [at, kind, String(usd), source, agent ?? '-']),
           'The ledger is empty.',
@@ -178,7 +177,7 @@ export const define: DefineCommand = (program, cli) => {
         model,
         signal,
       });
-      cli.out.result(evaluation, () => evaluationText(evaluation));
+      cli.out.result(evaluation, () => evaluationText(cli.out, evaluation));
     });
   verb(project, 'promote', 'Promote what passed to production')
     .argument('<project>', 'id or name')
@@ -203,7 +202,7 @@ export const define: DefineCommand = (program, cli) => {
     });
   verb(project, 'production', 'List the agents in production').action(async () => {
     const agents = await cli.coppice.production.list({ signal });
-    cli.out.result(agents, () => productionTable(agents));
+    cli.out.result(agents, () => productionTable(cli.out, agents));
   });
   verb(project, 'run', 'Run the lane of an agent in production once, now')
     .argument('<agent>', 'id or lane')
@@ -226,7 +225,7 @@ export const define: DefineCommand = (program, cli) => {
     .argument('<b>', 'id or name')
     .action(async (a: string, b: string) => {
       const comparison = await cli.coppice.projects.compare(a, b, { signal });
-      cli.out.result(comparison, () => comparisonText(comparison));
+      cli.out.result(comparison, () => comparisonText(cli.out, comparison));
     });
   verb(project, 'experiment', 'Start an experiment from a file, or look at one')
     .argument('<project>', 'id or name')
@@ -236,7 +235,7 @@ export const define: DefineCommand = (program, cli) => {
       const found = /^\d+$/.test(what)
         ? await projects.experiment(ref, parseWhole(what), { signal })
         : await projects.startExperiment(ref, readDocument(what) as RouteBody<'startExperiment'>);
-      cli.out.result(found, () => experimentText(found));
+      cli.out.result(found, () => experimentText(cli.out, found));
     });
   verb(project, 'score', 'Score a trial by hand')
     .argument('<project>', 'id or name')
@@ -256,7 +255,7 @@ export const define: DefineCommand = (program, cli) => {
           throw new CoppiceError('invalid_argument', `${verdict} is neither pass nor fail`);
         const body = { trial, passed: verdict === 'pass', reason };
         const found = await cli.coppice.projects.score(ref, experiment, body, { signal });
-        cli.out.result(found, () => experimentText(found));
+        cli.out.result(found, () => experimentText(cli.out, found));
       },
     );
   verb(project, 'snapshot', 'Snapshot a project: its data, agents, workspace and sandboxes')
@@ -271,7 +270,7 @@ export const define: DefineCommand = (program, cli) => {
     .action(async (ref: string) => {
       const list = await cli.coppice.projects.snapshots(ref, { signal });
       cli.out.result(list, () =>
-        table(
+        cli.out.table(
           ['ID', 'NAME', 'AT', 'AGENTS', 'SANDBOXES'],
           list.map(({ id, name, at, agents, sandboxes }) => [
             String(id),
@@ -289,7 +288,7 @@ export const define: DefineCommand = (program, cli) => {
     .argument('<snapshot>', 'its number', parseWhole)
     .action(async (ref: string, snapshot: number) => {
       const found = await cli.coppice.projects.restore(ref, snapshot, { signal });
-      cli.out.result(found, () => detailText(found));
+      cli.out.result(found, () => detailText(cli.out, found));
     });
   verb(project, 'types', 'List agent types, or show the schema of one')
     .argument('[type]', 'its name')
@@ -302,7 +301,7 @@ export const define: DefineCommand = (program, cli) => {
         });
       cli.out.result(found ?? types, () =>
         found === undefined
-          ? table(
+          ? cli.out.table(
               ['TYPE', 'VERSION', 'MODEL', 'DESCRIPTION'],
               types.map((type) => [
                 type.name,
@@ -325,7 +324,7 @@ export const define: DefineCommand = (program, cli) => {
   verb(news, 'ls', 'List webhooks and mail addresses').action(async () => {
     const list = await cli.coppice.production.newsTargets({ signal });
     cli.out.result(list, () =>
-      table(
+      cli.out.table(
         ['URL', 'SINCE'],
         list.map(({ url, created_at }) => [url, created_at]),
         'None.',

@@ -3,7 +3,6 @@ import type { SecretUse } from '@coppice/protocol';
 import { CoppiceError } from '@coppice/protocol/errors';
 import { collect } from '../args/key-value.ts';
 import { readSecret } from '../read-password.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface UseOptions {
@@ -94,7 +93,7 @@ export const define: DefineCommand = (program, cli) => {
     const secrets = await cli.coppice.secrets.list({ signal: cli.signal });
     const age = (ms: number): string => formatAge(new Date(ms).toISOString(), Date.now());
     cli.out.result(secrets, () =>
-      table(
+      cli.out.table(
         ['NAME', 'SET', 'HOSTS'],
         secrets.map(({ name, changed_ms: ms, use }) => [name, age(ms), use?.hosts.join(', ') ?? '-']),
         'No secrets.',

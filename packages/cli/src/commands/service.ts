@@ -8,7 +8,6 @@ import type { Cli } from '../cli.ts';
 import { findDaemonProgram } from '../daemon/daemon-program.ts';
 import { findRunningDaemon } from '../daemon/running-daemon.ts';
 import { systemdUnit } from '../daemon/systemd-unit.ts';
-import { facts } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 const run = promisify(execFile);
@@ -93,7 +92,7 @@ const status = async (cli: Cli, options: Options): Promise<void> => {
   cli.out.result(
     { file, installed: text !== undefined, current: text === wanted, running: running !== undefined },
     () =>
-      facts([
+      cli.out.facts([
         [
           'service',
           text !== undefined && text !== wanted ? `${state}: run \`coppice service install\` again` : state,

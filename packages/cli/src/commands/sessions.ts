@@ -1,4 +1,3 @@
-import { table } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 
 export const define: DefineCommand = (program, cli) => {
@@ -11,7 +10,9 @@ export const define: DefineCommand = (program, cli) => {
       `${sandboxes.length} of ${limit}`,
       sandboxes.map((sandbox) => sandbox.name).join(', '),
     ]);
-    cli.out.result(found, () => table(['SESSION', 'STATE', 'HAS', 'SANDBOXES'], rows, 'No sessions.'));
+    cli.out.result(found, () =>
+      cli.out.table(['SESSION', 'STATE', 'HAS', 'SANDBOXES'], rows, 'No sessions.'),
+    );
   });
   verb(sessions, 'adopt', 'Transfer a sandbox to a session')
     .argument('<session>', 'name of the session')

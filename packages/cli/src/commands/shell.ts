@@ -2,7 +2,6 @@ import { formatCommand } from '@coppice/console';
 import { parseWhole } from '../args/number.ts';
 import { addProcessOptions, commandLine, type ProcessFlags, processFields } from '../args/process-options.ts';
 import { detachKeyName, terminalSize, useTerminal } from '../process/use-terminal.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options extends ProcessFlags {
@@ -33,7 +32,7 @@ export const define: DefineCommand = (program, cli) => {
           terminal.running ? 'running' : 'ended',
           formatCommand(terminal.command),
         ]);
-        cli.out.result(terminals, () => table(['NUMBER', 'STATE', 'COMMAND'], rows, 'No terminals.'));
+        cli.out.result(terminals, () => cli.out.table(['NUMBER', 'STATE', 'COMMAND'], rows, 'No terminals.'));
         return;
       }
       const fields = processFields(options);

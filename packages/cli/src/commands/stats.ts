@@ -3,9 +3,10 @@ import { formatBytes, formatDuration } from '@coppice/console';
 import type { UsageEntry } from '@coppice/protocol';
 import { parseDurationMs } from '../args/duration.ts';
 import { expandSandboxes } from '../args/pattern.ts';
+import type { Cli } from '../cli.ts';
 import { LiveText } from '../ui/live-text.ts';
 import { referenceTo } from '../ui/reference.ts';
-import { table } from '../ui/table.ts';
+import { stateCell } from '../ui/state.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -31,12 +32,12 @@ const share = (entry: UsageEntry, { entries, atMs }: Sample, before: Sample | un
 const of = (used: number | undefined, limitMb: number): string =>
   used === undefined ? '-' : `${formatBytes(used)} / ${formatBytes(limitMb * 2 ** 20)}`;
 
-const draw = (now: Sample, before: Sample | undefined): string =>
-  table(
+const draw = (cli: Cli, now: Sample, before: Sample | undefined): string =>
+  cli.out.table(
     ['NAME', 'STATE', 'CPU', 'MEMORY', 'DISK', 'PROCESSES', 'IDLE'],
     now.entries.map((entry) => [
       referenceTo(entry),
-      entry.state,
+      stateCell(entry.state),
       share(entry, now, before),
       of(entry.state === 'running' ? entry.usage?.memory_bytes : undefined, entry.memory_mb),
       of(entry.usage?.disk_referenced_bytes, entry.disk_mb),
@@ -70,10 +71,10 @@ export const define: DefineCommand = (program, cli) => {
         // What a processor does is known from two looks.
         await sleep(Math.min(every, 500), undefined, { signal });
         now = await look();
-        cli.out.result(now.entries, () => draw(now, before));
+        cli.out.result(now.entries, () => draw(cli, now, before));
         return;
       }
-      const live = new LiveText(cli.io.stdout, () => draw(now, before));
+      const live = new LiveText(cli.io.stdout, () => draw(cli, now, before));
       try {
         while (!signal.aborted) {
           await sleep(every, undefined, { signal });
@@ -85,7 +86,7 @@ export const define: DefineCommand = (program, cli) => {
         if (!signal.aborted) throw error;
       } finally {
         live.end();
-        cli.out.result(now.entries, () => draw(now, before));
+        cli.out.result(now.entries, () => draw(cli, now, before));
       }
     });
 };

@@ -2,7 +2,6 @@ import { formatDuration } from '@coppice/console';
 import { errorKinds } from '@coppice/protocol/errors';
 import { findRunningDaemon } from '../daemon/running-daemon.ts';
 import { versionAdvice } from '../daemon/version-advice.ts';
-import { facts } from '../ui/table.ts';
 import { type DefineCommand, verb } from '../verb.ts';
 import { version } from '../version.ts';
 
@@ -20,7 +19,7 @@ export const define: DefineCommand = (program, cli) => {
     const { pid, url, socket, health } = running;
     for (const advice of versionAdvice(health.version, version)) cli.out.note(advice);
     cli.out.result({ running: true, home: cli.home, pid, url, socket, ...health }, () =>
-      facts([
+      cli.out.facts([
         ['daemon', `running, ${health.status}`],
         ['version', health.version],
         ['address', url],

@@ -1,5 +1,4 @@
 import { CoppiceError } from '@coppice/protocol/errors';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface Options {
@@ -41,7 +40,7 @@ export const define: DefineCommand = (program, cli) => {
       } else {
         const strays = await cli.coppice.strays.list({ signal });
         const rows = strays.map(({ id, kind, created_at: at }) => [id, kind, at]);
-        cli.out.result(strays, () => table(['ID', 'WAS', 'MADE'], rows, 'Nothing was set aside.'));
+        cli.out.result(strays, () => cli.out.table(['ID', 'WAS', 'MADE'], rows, 'Nothing was set aside.'));
       }
     });
 };

@@ -4,7 +4,6 @@ import { parseDurationSeconds } from '../args/duration.ts';
 import { parseWhole } from '../args/number.ts';
 import { parseMegabytes } from '../args/size.ts';
 import type { Cli } from '../cli.ts';
-import { table } from '../ui/table.ts';
 import { type DefineCommand, examples, verb } from '../verb.ts';
 
 interface CreateOptions {
@@ -82,7 +81,7 @@ export const define: DefineCommand = (program, cli) => {
       found.id,
     ]);
     cli.out.result(tokens, () =>
-      table(['NAME', 'SCOPE', 'PERSON', 'CREATED', 'EXPIRES', 'USED', 'ID'], rows, 'No tokens.'),
+      cli.out.table(['NAME', 'SCOPE', 'PERSON', 'CREATED', 'EXPIRES', 'USED', 'ID'], rows, 'No tokens.'),
     );
   });
   verb(token, 'revoke', 'Revoke a token')

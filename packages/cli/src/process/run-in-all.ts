@@ -154,7 +154,9 @@ export const runInAll = async (
 export const outcomeText = (cli: Cli, outcomes: readonly RunOutcome[]): string => {
   const rows = outcomes.map(({ sandbox, exit_code, duration_ms, output, error }) => [
     sandbox,
-    exit_code === 0 ? 'ok' : exit_code === null ? 'failed' : `exit ${exit_code}`,
+    exit_code === 0
+      ? { text: 'ok', style: 'green' as const }
+      : { text: exit_code === null ? 'failed' : `exit ${exit_code}`, style: 'red' as const },
     seconds(duration_ms),
     error ?? output.trimEnd().split('\n').at(-1) ?? '',
   ]);
@@ -165,7 +167,7 @@ export const outcomeText = (cli: Cli, outcomes: readonly RunOutcome[]): string =
   });
   const sum = `${outcomes.length - failed.length} of ${outcomes.length} ok`;
   return [
-    table(['SANDBOX', 'RESULT', 'TIME', 'LAST LINE'], rows, 'No sandboxes.'),
+    cli.out.table(['SANDBOX', 'RESULT', 'TIME', 'LAST LINE'], rows, 'No sandboxes.'),
     ...details,
     `\n${sum}`,
   ].join('\n');

@@ -16,7 +16,7 @@ export const confirmPromotion = async (
     throw new CoppiceError('invalid_argument', `the promotion of ${evaluation.project} must be confirmed`, {
       hint,
     });
-  cli.io.stderr.write(`${evaluationText(evaluation)}\n\n`);
+  cli.io.stderr.write(`${evaluationText(cli.out, evaluation)}\n\n`);
   const dialogue = createInterface({ input: cli.io.stdin, output: cli.io.stderr });
   const answer = await dialogue.question(
     `Promote ${evaluation.promotable.length} agents to production? [y/N] `,

@@ -9,7 +9,7 @@ import type {
   ProjectMetrics,
   ProjectSummary,
 } from '@coppice/protocol';
-import { facts, table } from '../ui/table.ts';
+import type { Output } from '../ui/output.ts';
 
 const money = (dollars: number): string =>
   `${dollars < 0 ? '-' : ''}$${Math.abs(dollars) !== 0 && Math.abs(dollars) < 0.01 ? Math.abs(dollars).toFixed(6) : Math.abs(dollars).toFixed(2)}`;
@@ -24,8 +24,8 @@ const metricFacts = (metrics: ProjectMetrics): [string, string][] => [
   ['Runs', `${metrics.runs}, ${metrics.failed_runs} failed`],
 ];
 
-export const projectTable = (projects: readonly Project[]): string =>
-  table(
+export const projectTable = (out: Output, projects: readonly Project[]): string =>
+  out.table(
     ['ID', 'NAME', 'STATUS', 'AGENTS', 'RUNS', 'COST', 'REVENUE', 'ROI'],
     projects.map(({ id, name, status, forgotten, metrics }) => [
       id,
@@ -40,8 +40,8 @@ export const projectTable = (projects: readonly Project[]): string =>
     'No projects yet. Create one: coppice project create "My Experiment"',
   );
 
-export const summaryText = (summary: ProjectSummary): string =>
-  facts([
+export const summaryText = (out: Output, summary: ProjectSummary): string =>
+  out.facts([
     [
       'Projects',
       `${summary.projects} (${summary.active} active, ${summary.promoted} promoted, ${summary.killed} killed)`,
@@ -56,8 +56,8 @@ export const summaryText = (summary: ProjectSummary): string =>
       : [['Forgotten?', summary.forgotten.join(', ')] as [string, string]]),
   ]);
 
-export const detailText = (project: ProjectDetail): string => {
-  const agents = table(
+export const detailText = (out: Output, project: ProjectDetail): string => {
+  const agents = out.table(
     ['AGENT', 'NAME', 'TYPE', 'STATUS', 'COST', 'REVENUE', 'ROI', 'LAST RUN'],
     project.agents.map(({ id, name, type, status, metrics, last_run }) => [
       id,
@@ -78,7 +78,7 @@ export const detailText = (project: ProjectDetail): string => {
     'No agents yet.',
   );
   return [
-    facts([
+    out.facts([
       ['Project', `${project.name} (${project.id})`],
       ...(project.description === '' ? [] : [['Description', project.description] as [string, string]]),
       [
@@ -94,7 +94,7 @@ export const detailText = (project: ProjectDetail): string => {
     ...(project.experiments.length === 0
       ? []
       : [
-          table(
+          out.table(
             ['EXPERIMENT', 'NAME', 'STATE', 'RESULT'],
             project.experiments.map(({ id, name, state, said }) => [String(id), name, state, said]),
             '',
@@ -111,9 +111,9 @@ const criterionNames: Readonly<Record<string, string>> = {
   has_sufficient_data: 'Sufficient Data',
 };
 
-export const evaluationText = (evaluation: ProjectEvaluation): string =>
+export const evaluationText = (out: Output, evaluation: ProjectEvaluation): string =>
   [
-    facts([['Project', evaluation.project], ...metricFacts(evaluation.metrics)]),
+    out.facts([['Project', evaluation.project], ...metricFacts(evaluation.metrics)]),
     evaluation.criteria
       .map(({ name, passed }) => `${passed ? '✓' : '✗'} ${criterionNames[name] ?? name}`)
       .join('\n'),
@@ -131,9 +131,12 @@ export const evaluationText = (evaluation: ProjectEvaluation): string =>
 const gateLine = (gate: GateResult): string =>
   `${gate.said} (${gate.method}, n ${gate.n}${gate.low === null ? '' : `, ${gate.low.toFixed(3)} to ${gate.high!.toFixed(3)}`})`;
 
-export const comparisonText = ({ a, b, differences, failures, profit }: ProjectComparison): string =>
+export const comparisonText = (
+  out: Output,
+  { a, b, differences, failures, profit }: ProjectComparison,
+): string =>
   [
-    table(
+    out.table(
       ['METRIC', a.name, b.name, 'DIFFERENCE'],
       differences.map((row) => [
         row.metric,
@@ -145,9 +148,9 @@ export const comparisonText = ({ a, b, differences, failures, profit }: ProjectC
     `Profit of a run: ${gateLine(profit)}`,
   ].join('\n\n');
 
-export const experimentText = (experiment: Experiment): string =>
+export const experimentText = (out: Output, experiment: Experiment): string =>
   [
-    facts([
+    out.facts([
       ['Experiment', `${experiment.name} (${experiment.id})`],
       ...(experiment.hypothesis === '' ? [] : [['Hypothesis', experiment.hypothesis] as [string, string]]),
       ['State', experiment.state],
@@ -160,7 +163,7 @@ export const experimentText = (experiment: Experiment): string =>
     ...(experiment.variants.length === 0
       ? []
       : [
-          table(
+          out.table(
             ['VARIANT', 'PASSED', 'RATE', '95 %', 'COST', 'MS', 'AGAINST THE BASELINE'],
             experiment.variants.map((each) => [
               each.name,
@@ -176,8 +179,8 @@ export const experimentText = (experiment: Experiment): string =>
         ]),
   ].join('\n\n');
 
-export const productionTable = (agents: readonly ProductionAgent[]): string =>
-  table(
+export const productionTable = (out: Output, agents: readonly ProductionAgent[]): string =>
+  out.table(
     ['AGENT', 'LANE', 'STAGE', 'STATUS', 'RUNS', 'FAILED', 'COST', 'REVENUE', 'FROM', 'ROLLED BACK'],
     agents.map((agent) => [
       agent.id,

@@ -19,6 +19,17 @@ export class JsonOutput implements Output {
     return work({ update: () => undefined });
   }
 
+  readonly columns = undefined;
+
+  /** Nobody asks for text. */
+  table(): string {
+    return '';
+  }
+
+  facts(): string {
+    return '';
+  }
+
   paint(_style: string, text: string): string {
     return text;
   }

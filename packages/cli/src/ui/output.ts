@@ -1,3 +1,5 @@
+import type { Cell, Head, Look } from './table.ts';
+
 /** Told how far something is. */
 export interface Progress {
   /** `total` is unknown for most streams. */
@@ -5,7 +7,7 @@ export interface Progress {
 }
 
 /** Where commands say things: one twin for people, one for programs. */
-export interface Output {
+export interface Output extends Look {
   readonly isJson: boolean;
   /** The answer of a command: the value for programs, the text for people. */
   result(value: unknown, text: () => string): void;
@@ -13,7 +15,9 @@ export interface Output {
   note(text: string): void;
   /** Shows that work goes on when it takes a while. */
   during<T>(label: string, work: (progress: Progress) => Promise<T>): Promise<T>;
-  paint(style: Style, text: string): string;
+  /** As wide as the terminal, and in its colours: see table.ts. */
+  table(heads: readonly Head[], rows: readonly (readonly Cell[])[], whenEmpty: string): string;
+  facts(pairs: readonly (readonly [string, Cell])[]): string;
 }
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';

@@ -2,6 +2,7 @@ import { styleText } from 'node:util';
 import { printable } from '@coppice/console';
 import type { Output, Progress, Style } from './output.ts';
 import { ProgressLine } from './progress.ts';
+import { type Cell, facts, type Head, table } from './table.ts';
 
 interface TextStreams {
   readonly stdout: NodeJS.WriteStream;
@@ -19,17 +20,27 @@ const harmless = (text: string): string =>
     .map((part, index) => (index % 2 === 1 ? part : printable(part)))
     .join('');
 
+/** Colours for a terminal that wants them, and nothing but the text elsewhere. */
+export const painter = (
+  stream: NodeJS.WriteStream,
+  env: NodeJS.ProcessEnv,
+): ((style: Style, text: string) => string) => {
+  const isColoured = stream.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+  return (style, text) =>
+    isColoured && text !== '' ? styleText(style, text, { validateStream: false }) : text;
+};
+
 /** For people: tables and sentences; colour and moving lines only on a terminal. */
 export class TextOutput implements Output {
   readonly isJson = false;
+  readonly paint: Output['paint'];
   readonly #stdout: NodeJS.WriteStream;
   readonly #stderr: NodeJS.WriteStream;
-  readonly #colour: boolean;
 
   constructor({ stdout, stderr, env }: TextStreams) {
     this.#stdout = stdout;
     this.#stderr = stderr;
-    this.#colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
+    this.paint = painter(stdout, env);
   }
 
   /** To a program it goes as it is: a patch must not be changed on its way. */
@@ -51,7 +62,16 @@ export class TextOutput implements Output {
     }
   }
 
-  paint(style: Style, text: string): string {
-    return this.#colour ? styleText(style, text, { validateStream: false }) : text;
+  /** Asked each time: a terminal may change its size. */
+  get columns(): number | undefined {
+    return this.#stdout.isTTY === true ? this.#stdout.columns : undefined;
+  }
+
+  table(heads: readonly Head[], rows: readonly (readonly Cell[])[], whenEmpty: string): string {
+    return table(heads, rows, whenEmpty, this);
+  }
+
+  facts(pairs: readonly (readonly [string, Cell])[]): string {
+    return facts(pairs, this);
   }
 }
