@@ -14,6 +14,7 @@ needs=(
   python3-pip:/usr/lib/python3/dist-packages/pip/__init__.py
   jq:jq                 # the shell loops of the workspace guide
   openssl:openssl       # a certificate for a daemon behind TLS
+  curl:curl             # the examples of the API reference
   wget:wget             # a program that reads the store of the system alone
   skopeo:skopeo         # what others make of images, to compare with
   umoci:umoci
