@@ -121,7 +121,7 @@ function defineLooks(agent: Command, cli: Cli): void {
         file === null ? 'ships' : `${printableName(file)} (changes ${base})`,
       ]);
       cli.out.result(found, () =>
-        table(['AGENT', 'TITLE', 'VERSION', 'MODEL', 'LICENCE', 'DEFINED IN'], rows, ''),
+        cli.out.table(['AGENT', 'TITLE', 'VERSION', 'MODEL', 'LICENCE', 'DEFINED IN'], rows, ''),
       );
     },
   );

@@ -20,4 +20,4 @@ export interface Output extends Look {
   facts(pairs: readonly (readonly [string, Cell])[]): string;
 }
 
-export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
+export type { Style } from './table.ts';

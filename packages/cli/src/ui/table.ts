@@ -1,5 +1,6 @@
 import { printable } from '@coppice/console';
-import type { Style } from './output.ts';
+
+export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 
 /** How wide and how colourful the place is that text goes to. */
 export interface Look {
@@ -21,7 +22,7 @@ const textOf = (cell: Cell): string =>
 const headOf = (head: Head): string => (typeof head === 'string' ? head : head.head);
 const sum = (widths: readonly number[]): number => widths.reduce((all, width) => all + width + gap, -gap);
 
-export const cut = (text: string, width: number): string =>
+const cut = (text: string, width: number): string =>
   text.length <= width ? text : `${text.slice(0, Math.max(0, width - 1))}…`;
 
 /** Left-aligned columns, two spaces apart, as wide as the terminal at most. Without rows it is the sentence that says so. */
