@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { RunningDaemon } from '@coppice/testkit';
+import { eventually, type RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Agent, type Answer } from './agent.ts';
 import { daemonWithGit } from './git-image.ts';
@@ -431,6 +431,46 @@ describe('the answers', () => {
     });
     expect(await agent.refused('vault_delete', { path: move.new_path })).toContain('confirm');
     await answer('vault_delete', { path: move.new_path, confirm: true }, 'path deleted');
+  });
+
+  test('of projects have what a model can use: an agent tries another one out, and gets a verdict', async () => {
+    const made = await answer<{ id: string }>(
+      'project_create',
+      { name: 'Leads', cap_usd: 20 },
+      'id name workspace',
+    );
+    const project = made.id;
+    const script = `printf '{"cost_usd":1,"revenue_usd":5}' > report.json`;
+    const deployed = await answer<{ id: string }>(
+      'project_deploy',
+      { project, type: 'scripted', name: 'finder', config: { script } },
+      'id name type status',
+    );
+    interface Info {
+      readonly metrics: { readonly revenue_usd: number };
+      readonly agents: readonly {
+        readonly id: string;
+        readonly last_run: { readonly exit: string } | null;
+      }[];
+    }
+    const info = (): Promise<Info> =>
+      answer<Info>('project_info', { project }, 'id name status metrics agents experiments');
+    await eventually('it has earned', async () => (await info()).metrics.revenue_usd === 5);
+    await eventually('it has ended', async () => (await info()).agents[0]?.last_run?.exit === 'ok');
+    const numbers = 'cost_usd revenue_usd profit_usd runs failed_runs';
+    const revenue = { project, name: 'revenue', value: 2, key: 'invoice-1' };
+    for (const _again of [1, 2])
+      expect(await answer('project_report', revenue, numbers)).toMatchObject({ revenue_usd: 7 });
+    expect(
+      await answer('project_evaluate', { project }, 'recommendation all_passed criteria promotable digest'),
+    ).toMatchObject({
+      recommendation: 'STRONGLY_RECOMMEND',
+      promotable: [{ id: deployed.id, name: 'finder' }],
+    });
+    expect(await answer('project_list', {}, 'projects')).toMatchObject({
+      projects: [{ id: project, name: 'Leads', status: 'active' }],
+    });
+    expect(await agent.refused('project_info', { project: 'nobody' })).toContain('project_list');
   });
 
   test('were those of every tool there is', async () => {

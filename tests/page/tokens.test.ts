@@ -85,6 +85,21 @@ describe('the page of a token', () => {
     await events.getByText('kept-of-web').waitFor();
     await expectNothingOf(page, shop);
     await expectAccessible(page);
+    for (const project of ['web', 'shop'])
+      await daemon.client.runs.start({
+        name: `run-of-${project}`,
+        project,
+        task: 'wait',
+        command: 'sleep 600',
+      });
+    await page.getByRole('link', { name: 'Runs' }).click();
+    await page.getByRole('link', { name: 'run-of-web' }).click();
+    await page.getByLabel('Message to the agent').fill('hurry up');
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.getByRole('list', { name: 'What the agent did' }).getByText('hurry up').waitFor();
+    await page.getByRole('link', { name: 'Runs' }).click();
+    await page.getByRole('heading', { name: '1 run', exact: true }).waitFor();
+    await expectNothingOf(page, shop);
     await page.getByRole('link', { name: 'Lineage' }).click();
     await page.getByText('kept-of-web').waitFor();
     await expectNothingOf(page, shop);

@@ -69,14 +69,18 @@ describe('a project', () => {
       snapshot: [shopSnapshot, 'shop/box:kept', `${shop.id}:kept`],
       'sandbox or snapshot': [shop.id, shopSnapshot, 'shop/box:kept'],
       project: ['shop'],
+      'tried project': ['prj_00000000', 'shop'],
+      run: [`run_${'0'.repeat(26)}`, 'shop-run'],
     } as const;
     const own = {
       sandbox: web.id,
       snapshot: `${web.id}:kept`,
       'sandbox or snapshot': web.id,
       project: 'web',
+      'tried project': 'web',
+      run: 'web-run',
     };
-    let tried = 0;
+    let attempts = 0;
     for (const [name, route] of reachable) {
       const parts = { params: route.params, query: route.query, body: route.body } as const;
       const fields = Object.entries(parts).flatMap(([part, schema]) =>
@@ -111,7 +115,7 @@ describe('a project', () => {
             headers: { 'content-type': 'application/json' },
             ...(route.body === undefined ? {} : { body: JSON.stringify(given('body')) }),
           });
-          tried += 1;
+          attempts += 1;
           // With a body that lacks something else, that may be said first; what was asked for never happens.
           expect([400, 403, 404], `${name} ${hostile.part}.${hostile.name}=${ref}: ${answer.text}`).toContain(
             answer.status,
@@ -119,7 +123,7 @@ describe('a project', () => {
           expect(answer.text, name).not.toContain('"state"');
         }
     }
-    expect(tried).toBeGreaterThan(80);
+    expect(attempts).toBeGreaterThan(80);
     expect((await shop.inspect()).state).toBe('running');
     expect((await shop.snapshots()).map(({ name }) => name)).toEqual(['kept']);
   });
@@ -175,6 +179,78 @@ describe('a project', () => {
     const { workspace_id } = await agent.ok<{ workspace_id: string }>('workspace_create', { name: 'agents' });
     expect((await daemon.client.sandboxes.get('web/agents')).id).toBe(workspace_id);
     await agent.ok('workspace_destroy', { workspace_id });
+  });
+});
+
+describe('a project with runs', () => {
+  let daemon: RunningDaemon;
+  let ours: Coppice;
+  let webRun: string;
+  let shopRun: string;
+  /** It has the name of our project, and is none of ours. */
+  let tried: string;
+
+  const clientWith = (token: string) => new Coppice({ url: daemon.url, token });
+
+  beforeAll(async () => {
+    daemon = await RunningDaemon.start();
+    const { runs, tokens, projects } = daemon.client;
+    const start = async (project: string): Promise<string> =>
+      (await runs.start({ name: `${project}-run`, project, task: 'wait', command: 'sleep 600' })).id;
+    [webRun, shopRun] = [await start('web'), await start('shop')];
+    tried = (await projects.create({ name: 'web' })).id;
+    ours = clientWith((await tokens.create({ name: 'web', scope: 'project:web' })).secret);
+  });
+  afterAll(async () => {
+    ours?.close();
+    await daemon?.[Symbol.asyncDispose]();
+  });
+
+  test('lets its token see and steer its own runs, and no others', async () => {
+    expect((await ours.runs.list()).map(({ id }) => id)).toEqual([webRun]);
+    expect(await ours.runs.get(webRun)).toMatchObject({ name: 'web-run' });
+    await ours.runs.tell(webRun, 'hurry up');
+    expect((await ours.runs.messages(webRun)).map(({ text }) => text)).toEqual(['hurry up']);
+    for (const ref of [shopRun, 'shop-run', 'nobody']) {
+      const attempts = [
+        () => ours.runs.get(ref),
+        () => ours.runs.listEvents(ref),
+        () => ours.runs.steps(ref),
+        () => ours.runs.tell(ref, 'stop'),
+        () => ours.runs.stop(ref),
+        () => ours.runs.rewind(ref, 1),
+      ];
+      for (const attempt of attempts)
+        await expect(attempt(), ref).rejects.toMatchObject({
+          code: 'not_found',
+          message: `there is no run ${ref}`,
+        });
+    }
+    await expect(ours.runs.start({ task: 'more', command: 'true' })).rejects.toMatchObject({
+      code: 'forbidden',
+    });
+    expect((await daemon.client.runs.get(shopRun)).state).not.toBe('cancelled');
+    expect(await daemon.client.runs.messages(shopRun)).toEqual([]);
+  });
+
+  test('that is tried out is reached by a token of its id, and not by its name', async () => {
+    await expect(ours.projects.get('web')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(ours.projects.get(tried)).rejects.toMatchObject({ code: 'not_found' });
+    const token = await daemon.client.tokens.create({ name: 'tried', scope: `project:${tried}` });
+    using own = clientWith(token.secret);
+    expect(await own.projects.get(tried)).toMatchObject({ id: tried, name: 'web' });
+    await own.projects.report(tried, { name: 'revenue', value: 3 });
+    expect((await own.projects.ledger(tried)).map(({ usd }) => usd)).toEqual([3]);
+    expect((await own.projects.types()).map(({ name }) => name)).toContain('scripted');
+    // What it may cost, whether it goes on, and what starts machines is for administrators.
+    const beyond = [
+      () => own.projects.limit(tried, { cap_usd: 1_000_000 }),
+      () => own.projects.kill(tried),
+      () => own.projects.deploy(tried, { type: 'scripted', config: { script: 'true' } }),
+      () => own.projects.list(),
+      () => own.production.list(),
+    ];
+    for (const attempt of beyond) await expect(attempt()).rejects.toMatchObject({ code: 'forbidden' });
   });
 });
 

@@ -134,3 +134,39 @@ describe('events and costs', () => {
     await following;
   });
 });
+
+test('the token of a run reads its own run, and no other, and changes neither', async () => {
+  await using daemon = await RunningDaemon.start();
+  const { runs } = daemon.client;
+  const mine = await runs.start({
+    name: 'mine',
+    task: 'wait',
+    command: 'echo $COPPICE_RUN_TOKEN; sleep 600',
+  });
+  const other = await runs.start({ name: 'other', task: 'wait', command: 'sleep 600' });
+  let token = '';
+  await eventually('the program says its token', async () => {
+    token = /cpt_[\w-]+/.exec(JSON.stringify(await runs.listEvents(mine.id)))?.[0] ?? '';
+    return token !== '';
+  });
+  using inside = new Coppice({ url: daemon.url, token });
+  expect(await inside.runs.get(mine.id)).toMatchObject({ id: mine.id, task: 'wait' });
+  expect((await inside.runs.listEvents(mine.id)).events.length).toBeGreaterThan(0);
+  expect((await inside.runs.steps(mine.id)).map(({ number }) => number)).toEqual([1]);
+  for (const ref of [other.id, 'other', 'nobody'])
+    for (const read of [
+      () => inside.runs.get(ref),
+      () => inside.runs.listEvents(ref),
+      () => inside.runs.steps(ref),
+    ])
+      await expect(read(), ref).rejects.toMatchObject({ code: 'forbidden' });
+  const changes = [
+    () => inside.runs.list(),
+    () => inside.runs.stop(mine.id),
+    () => inside.runs.rewind(mine.id, 1),
+    () => inside.runs.tell(mine.id, 'go on'),
+    () => inside.runs.start({ task: 'another', command: 'true' }),
+  ];
+  for (const change of changes) await expect(change()).rejects.toMatchObject({ code: 'forbidden' });
+  expect((await runs.get(mine.id)).state).toBe('running');
+});

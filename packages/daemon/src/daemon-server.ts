@@ -76,7 +76,8 @@ export class DaemonServer {
           : services.tokens.authenticate(secret),
       sandbox: (ref) => services.sandboxes.find(ref),
       snapshot: (ref) => services.snapshots.find(ref),
-      projectOfRun: (runId) => services.sandboxes.projectOfRun(runId),
+      run: (ref) => services.runs.belonging(ref),
+      isTried: (projectId) => services.projects.finder.has(projectId),
     });
     const calls = new Calls(gate, createHandlers(services));
     const places = affordableConnections(limits.connections);

@@ -16,7 +16,7 @@ type Remote<T> = {
 interface Rooms extends Services {
   readonly projects: Pick<
     ProjectsRoom,
-    'service' | 'evaluator' | 'production' | 'snapshots' | 'notifier' | 'finder'
+    'service' | 'experiments' | 'ending' | 'evaluator' | 'production' | 'snapshots' | 'notifier' | 'finder'
   >;
 }
 

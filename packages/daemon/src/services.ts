@@ -161,7 +161,6 @@ export interface Services {
   readonly sandboxes: {
     /** What the sandbox behind an id or a name belongs to; undefined where there is none. */
     find(ref: string): Belonging | undefined;
-    projectOfRun(runId: string): string | undefined;
     /** What is written down of it, without measuring anything; throws not_found. */
     peek(ref: string): Sandbox;
     /** Values included, so for no answer: to know what must not be in one. */

@@ -42,6 +42,7 @@ export const projectRoutes = {
   },
   getProject: {
     ...common,
+    scope: 'project',
     method: 'GET',
     path: '/v1/projects/:project',
     summary: 'Inspect a project with its agents, experiments, metrics and notes',
@@ -79,6 +80,7 @@ export const projectRoutes = {
   },
   changeAgent: {
     ...common,
+    scope: 'project',
     method: 'PATCH',
     path: '/v1/projects/:project/agents/:agent',
     summary: 'Pause, resume or kill an agent',
@@ -97,6 +99,7 @@ export const projectRoutes = {
   },
   listProjectRuns: {
     ...common,
+    scope: 'project',
     method: 'GET',
     path: '/v1/projects/:project/runs',
     summary: 'List the latest runs of a project’s agents',
@@ -105,6 +108,7 @@ export const projectRoutes = {
   },
   reportMetric: {
     ...common,
+    scope: 'project',
     method: 'POST',
     path: '/v1/projects/:project/metrics',
     summary: 'Report revenue, a cost or any other number, with its source',
@@ -115,6 +119,7 @@ export const projectRoutes = {
   },
   writeProjectNote: {
     ...common,
+    scope: 'project',
     method: 'POST',
     path: '/v1/projects/:project/notes',
     summary: 'Add a note on what was learnt; it moves to production with the project',
@@ -125,6 +130,7 @@ export const projectRoutes = {
   },
   listLedger: {
     ...common,
+    scope: 'project',
     method: 'GET',
     path: '/v1/projects/:project/ledger',
     summary: 'Show the ledger of a project, including deleted ones',
@@ -164,6 +170,7 @@ export const projectRoutes = {
   },
   getExperiment: {
     ...common,
+    scope: 'project',
     method: 'GET',
     path: '/v1/projects/:project/experiments/:experiment',
     summary: 'Inspect an experiment with its trials and verdicts',
@@ -172,6 +179,7 @@ export const projectRoutes = {
   },
   completeExperiment: {
     ...common,
+    scope: 'project',
     method: 'POST',
     path: '/v1/projects/:project/experiments/:experiment/complete',
     summary: 'Record the results of a logged experiment, or stop a running one',
@@ -181,6 +189,7 @@ export const projectRoutes = {
   },
   scoreTrial: {
     ...common,
+    scope: 'project',
     method: 'POST',
     path: '/v1/projects/:project/experiments/:experiment/scores',
     summary: 'Score a trial by hand',
@@ -190,6 +199,7 @@ export const projectRoutes = {
   },
   takeProjectSnapshot: {
     ...common,
+    scope: 'project',
     method: 'POST',
     path: '/v1/projects/:project/snapshots',
     summary: 'Snapshot a project: its data, agents, workspace and sandboxes at one instant',
@@ -200,6 +210,7 @@ export const projectRoutes = {
   },
   listProjectSnapshots: {
     ...common,
+    scope: 'project',
     method: 'GET',
     path: '/v1/projects/:project/snapshots',
     summary: 'List the snapshots of a project',
@@ -216,6 +227,7 @@ export const projectRoutes = {
   },
   listAgentTypes: {
     ...common,
+    scope: 'project',
     method: 'GET',
     path: '/v1/agent-types',
     summary: 'List agent types with the schema of their configuration',

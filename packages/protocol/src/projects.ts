@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { sandboxRefSchema, snapshotRefSchema } from './references.ts';
+import { projectNameSchema, sandboxRefSchema, snapshotRefSchema } from './references.ts';
 import { webhookSecretSchema, webhookUrlSchema } from './webhooks.ts';
 
 /** What people call a project or an agent: a line of text, as it is shown and never a path. */
@@ -27,14 +27,14 @@ const byNameSchema = z
   .min(1)
   .max(120)
   .regex(/^[^\p{Cc}\p{Cf}/]+$/u, 'must be an id or a name');
-export const projectParams = z.strictObject({ project: byNameSchema });
-export const projectAgentParams = z.strictObject({ project: byNameSchema, agent: byNameSchema });
+export const projectParams = z.strictObject({ project: projectNameSchema });
+export const projectAgentParams = z.strictObject({ project: projectNameSchema, agent: byNameSchema });
 export const projectExperimentParams = z.strictObject({
-  project: byNameSchema,
+  project: projectNameSchema,
   experiment: z.coerce.number().int().min(1),
 });
 export const projectSnapshotParams = z.strictObject({
-  project: byNameSchema,
+  project: projectNameSchema,
   snapshot: z.coerce.number().int().min(1),
 });
 export const productionAgentParams = z.strictObject({ agent: byNameSchema });

@@ -1,11 +1,17 @@
 import { z } from 'zod';
-import { nameSchema } from './ids.ts';
+import { nameSchema, refSchema } from './ids.ts';
 
 /**
  * What a field of a call refers to. The gate looks at every such field, so that a token reaches nothing through a body that it
- * does not reach through a path: a field that names a sandbox, a snapshot or a project is declared with a schema of this file.
+ * does not reach through a path: a field that names a sandbox, a snapshot, a project or a run is declared with a schema of this file.
  */
-export type ReferenceKind = 'sandbox' | 'snapshot' | 'sandbox or snapshot' | 'project';
+export type ReferenceKind =
+  | 'sandbox'
+  | 'snapshot'
+  | 'sandbox or snapshot'
+  | 'project'
+  | 'tried project'
+  | 'run';
 
 const kinds = z.registry<{ readonly kind: ReferenceKind }>();
 
@@ -20,6 +26,15 @@ export const snapshotRefSchema = reference('snapshot');
 export const treeRefSchema = reference('sandbox or snapshot');
 /** Filled in by the gate for the tokens of a project; left out by others, it means every project, or the default one for what is made. */
 export const projectRefSchema = nameSchema.clone().register(kinds, { kind: 'project' });
+
+/** Of a call that is about one project that is tried out: its id, or the name that people gave. Tokens of a project use the id. */
+export const projectNameSchema = z
+  .string()
+  .min(1)
+  .max(120)
+  .regex(/^[^\p{Cc}\p{Cf}/]+$/u, 'must be an id or a name')
+  .register(kinds, { kind: 'tried project' });
+export const runRefSchema = refSchema.clone().register(kinds, { kind: 'run' });
 
 export interface ReferenceField {
   readonly name: string;

@@ -5,10 +5,11 @@ export type Answer = 'json' | 'bytes' | 'events' | 'socket' | 'text';
 
 /**
  * Whose tokens may make the call; scopes.ts holds the table. `public`: no token; `token`: any; `sandbox`: any that reaches the sandbox, its own
- * too; `project`: an admin token or one of the project, which sees and reaches only what belongs to that; `run`: the token of a run and no other, as the call says of no other run; `admin`: an
+ * too; `project`: an admin token or one of the project, which sees and reaches only what belongs to that; `work`: the same, and the token of the run that the call is about;
+ * `run`: the token of a run and no other, as the call says of no other run; `admin`: an
  * admin token.
  */
-export type Access = 'public' | 'token' | 'sandbox' | 'project' | 'run' | 'admin';
+export type Access = 'public' | 'token' | 'sandbox' | 'project' | 'work' | 'run' | 'admin';
 
 /** A JSON document in a body: what most calls need, what holds an environment, and what holds the content of files. */
 export const documentBytes = { usual: 65_536, environment: 4_194_304, content: 37_748_736 } as const;

@@ -1,12 +1,13 @@
 import { z } from 'zod';
-import { messageIdSchema, refSchema } from './ids.ts';
+import { messageIdSchema } from './ids.ts';
 import { emptySchema } from './machine.ts';
+import { runRefSchema } from './references.ts';
 import { documentBytes, type Route } from './route.ts';
 import { list } from './route-parts.ts';
 import { acceptedEventSchema, insideEventSchema, runEventSchema } from './run-events.ts';
 import * as runs from './runs.ts';
 
-const run = z.strictObject({ run: refSchema });
+const run = z.strictObject({ run: runRefSchema });
 
 /** Agents at work. `inside`: what a program in the sandbox calls with the token of its run. */
 export const runRoutes = {
@@ -27,7 +28,7 @@ export const runRoutes = {
     path: '/v1/runs',
     tag: 'runs',
     summary: 'List runs, newest first',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     query: runs.listRunsQuery,
     result: list(runs.runSchema),
@@ -64,7 +65,7 @@ export const runRoutes = {
     path: '/v1/runs/:run',
     tag: 'runs',
     summary: 'Inspect a run and its state changes',
-    scope: 'admin',
+    scope: 'work',
     answer: 'json',
     params: run,
     result: runs.runDetailSchema,
@@ -84,7 +85,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/result',
     tag: 'runs',
     summary: 'Get the result of a run that has ended',
-    scope: 'admin',
+    scope: 'work',
     answer: 'json',
     params: run,
     result: runs.runResultSchema,
@@ -94,7 +95,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/events',
     tag: 'runs',
     summary: 'List events of a run after a sequence number',
-    scope: 'admin',
+    scope: 'work',
     answer: 'json',
     params: run,
     query: runs.listRunEventsQuery,
@@ -105,7 +106,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/events/stream',
     tag: 'runs',
     summary: 'Stream events of a run as they happen, from any sequence number (Last-Event-ID or `after`)',
-    scope: 'admin',
+    scope: 'work',
     answer: 'events',
     params: run,
     query: runs.runEventsQuery,
@@ -116,7 +117,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/trajectory',
     tag: 'runs',
     summary: 'Show what an agent did, without noise and with repetitions folded',
-    scope: 'admin',
+    scope: 'work',
     answer: 'json',
     params: run,
     query: runs.trajectoryQuery,
@@ -127,16 +128,16 @@ export const runRoutes = {
     path: '/v1/runs/:run/bodies/:body',
     tag: 'runs',
     summary: 'Read the full text that an event shortens',
-    scope: 'admin',
+    scope: 'work',
     answer: 'bytes',
-    params: z.strictObject({ run: refSchema, body: runs.bodyIdSchema }),
+    params: z.strictObject({ run: runRefSchema, body: runs.bodyIdSchema }),
   },
   tellRun: {
     method: 'POST',
     path: '/v1/runs/:run/messages',
     tag: 'runs',
     summary: 'Send a message to an agent while it works',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     body: runs.tellRunSchema,
@@ -148,7 +149,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/messages',
     tag: 'runs',
     summary: 'List messages to an agent and the delivery state of each',
-    scope: 'admin',
+    scope: 'work',
     answer: 'json',
     params: run,
     result: list(runs.runMessageSchema),
@@ -158,9 +159,9 @@ export const runRoutes = {
     path: '/v1/runs/:run/messages/:message',
     tag: 'runs',
     summary: 'Withdraw a message that was not delivered yet',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
-    params: z.strictObject({ run: refSchema, message: messageIdSchema }),
+    params: z.strictObject({ run: runRefSchema, message: messageIdSchema }),
     result: runs.runMessageSchema,
   },
   interruptRun: {
@@ -168,7 +169,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/interrupt',
     tag: 'runs',
     summary: 'Interrupt the current turn of the agent, and end every process it started',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     body: runs.interruptRunSchema,
@@ -179,7 +180,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/pause',
     tag: 'runs',
     summary: 'Pause a run: nothing of it runs until it is resumed',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     result: runs.runSchema,
@@ -189,7 +190,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/resume',
     tag: 'runs',
     summary: 'Resume a paused run',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     result: runs.runSchema,
@@ -199,7 +200,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/stop',
     tag: 'runs',
     summary: 'Cancel a run; its sandbox, events and steps stay until it is removed',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     body: runs.stopRunSchema,
@@ -210,7 +211,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/steps',
     tag: 'runs',
     summary: 'List the steps that a run can be rewound to or forked from',
-    scope: 'admin',
+    scope: 'work',
     answer: 'json',
     params: run,
     result: list(runs.runStepSchema),
@@ -220,7 +221,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/steps',
     tag: 'runs',
     summary: 'Record the current state as a step',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     body: runs.stepRunSchema,
@@ -232,7 +233,7 @@ export const runRoutes = {
     path: '/v1/runs/:run/rewind',
     tag: 'runs',
     summary: 'Rewind a run to a step, files and conversation included, and continue from there',
-    scope: 'admin',
+    scope: 'project',
     answer: 'json',
     params: run,
     body: runs.rewindRunSchema,
@@ -280,7 +281,7 @@ export const runRoutes = {
     summary: 'Inspect a race: its forks, what the judge said of each, and the winner',
     scope: 'admin',
     answer: 'json',
-    params: z.strictObject({ run: refSchema, race: z.coerce.number().int().min(1).max(1_000_000) }),
+    params: z.strictObject({ run: runRefSchema, race: z.coerce.number().int().min(1).max(1_000_000) }),
     result: runs.raceSchema,
   },
   reportEvent: {

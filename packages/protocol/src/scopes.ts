@@ -65,6 +65,7 @@ export const reaches = (scope: Scope, thing: Belonging): boolean => {
 const kindsFor: Readonly<Record<Exclude<Access, 'public' | 'token'>, readonly Scope['kind'][]>> = {
   sandbox: ['admin', 'project', 'run', 'sandbox'],
   project: ['admin', 'project'],
+  work: ['admin', 'project', 'run'],
   run: ['run'],
   admin: ['admin'],
 };

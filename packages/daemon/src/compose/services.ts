@@ -27,7 +27,6 @@ export function servicesOf(rooms: Rooms): Services {
   const inside = {
     sandboxes: {
       find: (ref) => sandboxes.find(ref),
-      projectOfRun: (runId) => sandboxes.projectOfRun(runId),
       peek: (ref) => sandboxes.peek(ref),
       environment: (ref) => sandboxes.environment(ref),
       create: (input, call) =>

@@ -106,7 +106,6 @@ export class SandboxTable {
   /** One for each set of fields that is ever changed together; there are few. */
   readonly #updates = new Map<string, Database.Statement>();
   readonly #sums: Database.Statement<[], { count: number; memoryMb: number }>;
-  readonly #projectOfRun: Database.Statement<[string], { project: string }>;
   readonly #sumsOf: Database.Statement<[string], { count: number; memoryMb: number; diskMb: number }>;
   /** As read since they last changed: every call asks for one. Nothing that a transaction may still undo. */
   readonly #known = new Map<string, SandboxRecord>();
@@ -130,7 +129,6 @@ export class SandboxTable {
                    OR (kind = 'restore' AND json_extract(data, '$.wasRunning'))) THEN memory_mb ELSE 0 END), 0) AS memoryMb
        FROM sandboxes`,
     );
-    this.#projectOfRun = database.prepare('SELECT project FROM sandboxes WHERE run_id = ? LIMIT 1');
     this.#sumsOf = database.prepare(
       `SELECT count(*) AS count, coalesce(sum(memory_mb), 0) AS memoryMb, coalesce(sum(disk_mb), 0) AS diskMb
        FROM sandboxes WHERE owner = ?`,
@@ -182,10 +180,6 @@ export class SandboxTable {
   /** How many there are, and the memory promised to those that run or are just being started. */
   sums(): { count: number; memoryMb: number } {
     return this.#sums.get()!;
-  }
-
-  projectOfRun(runId: string): string | undefined {
-    return this.#projectOfRun.get(runId)?.project;
   }
 
   /** All that one owner has, whatever its state. */

@@ -19,7 +19,9 @@ export interface GateOptions {
   /** What that is and belongs to, by any reference that services take; undefined where there is nothing. */
   readonly sandbox: (ref: string) => Promise<Belonging | undefined>;
   readonly snapshot: (ref: string) => Promise<Belonging | undefined>;
-  readonly projectOfRun: (runId: string) => Promise<string | undefined>;
+  readonly run: (ref: string) => Promise<Belonging | undefined>;
+  /** Whether agents are tried out in a project of that id. */
+  readonly isTried: (projectId: string) => Promise<boolean>;
 }
 
 /**
@@ -80,6 +82,17 @@ export class Gate {
       if (project === ref) return ref;
       throw new CoppiceError('forbidden', `this token reaches the project ${project} only`);
     }
+    if (kind === 'tried project') {
+      // By its id alone: a name that people gave may be that of another.
+      if (project === ref && (await this.#options.isTried(ref))) return ref;
+      throw new CoppiceError('not_found', `there is no project ${ref}`);
+    }
+    if (kind === 'run') {
+      const run = await this.#options.run(ref);
+      if (run !== undefined && reaches(scope, run)) return ref;
+      if (scope.kind !== 'project') throw unreached();
+      throw new CoppiceError('not_found', `there is no run ${ref}`);
+    }
     const qualified = qualify(ref, kind, project);
     const found = await this.#find(kind, qualified);
     if (found !== undefined && reaches(scope, found)) return qualified;
@@ -126,7 +139,7 @@ export class Gate {
     if (scope.kind === 'branch') return defaultProject;
     const project =
       scope.kind === 'run'
-        ? await this.#options.projectOfRun(scope.runId)
+        ? (await this.#options.run(scope.runId))?.project
         : (await this.#options.sandbox(scope.sandboxId))?.project;
     return project ?? defaultProject;
   }

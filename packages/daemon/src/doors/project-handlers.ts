@@ -38,7 +38,8 @@ type ProjectHandlers = Pick<
 
 /** Of projects and of production. */
 export function projectHandlers(services: DoorServices): ProjectHandlers {
-  const { service, evaluator, production, snapshots, notifier, finder } = services.projects;
+  const { service, experiments, ending, evaluator, production, snapshots, notifier, finder } =
+    services.projects;
   return {
     listProjects: async () => ({ items: await service.list() }),
     summariseProjects: async () => service.summary(),
@@ -46,7 +47,7 @@ export function projectHandlers(services: DoorServices): ProjectHandlers {
     createProject: async ({ body }) => service.create(body),
     getProject: async ({ params }) => service.get(params.project),
     limitProject: ({ params, body }) => service.limit(params.project, body),
-    killProject: ({ params, query }) => service.kill(params.project, query.delete === 'true'),
+    killProject: ({ params, query }) => ending.kill(params.project, query.delete === 'true'),
     deployAgent: ({ params, body }) => service.deploy(params.project, body),
     changeAgent: async ({ params, body }) => service.changeAgent(params.project, params.agent, body.status),
     runAgent: async ({ params }) => service.run(params.project, params.agent),
@@ -60,10 +61,11 @@ export function projectHandlers(services: DoorServices): ProjectHandlers {
     evaluateProject: async ({ params, body }) => evaluator.evaluate(await finder.get(params.project), body),
     promoteProject: ({ params, body, principal }) =>
       production.promote(params.project, body.digest, principal?.tokenId ?? 'home'),
-    startExperiment: ({ params, body }) => service.startExperiment(params.project, body),
-    getExperiment: async ({ params }) => service.experiment(params.project, params.experiment),
-    completeExperiment: async ({ params, body }) => service.complete(params.project, params.experiment, body),
-    scoreTrial: async ({ params, body }) => service.score(params.project, params.experiment, body),
+    startExperiment: ({ params, body }) => experiments.start(params.project, body),
+    getExperiment: async ({ params }) => experiments.get(params.project, params.experiment),
+    completeExperiment: async ({ params, body }) =>
+      experiments.complete(params.project, params.experiment, body),
+    scoreTrial: async ({ params, body }) => experiments.score(params.project, params.experiment, body),
     takeProjectSnapshot: ({ params, body }) => snapshots.take(params.project, body.name),
     listProjectSnapshots: async ({ params }) => ({ items: await snapshots.list(params.project) }),
     restoreProjectSnapshot: async ({ params }) => {

@@ -10,6 +10,10 @@ export class ProjectFinder {
     this.#store = store;
   }
 
+  has(id: string): boolean {
+    return this.#store.projects.one({ id }) !== undefined;
+  }
+
   get(ref: string): ProjectRecord {
     const byId = this.#store.projects.one({ id: ref });
     if (byId !== undefined) return byId;

@@ -1,11 +1,9 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   type AgentRecord,
   type AgentTypes,
-  type ExperimentRecord,
   meanGate,
-  type ProductionStore,
   type ProjectRecord,
   type ProjectStore,
   shareGate,
@@ -14,10 +12,8 @@ import {
   type AgentRun,
   type AgentTypeInfo,
   CoppiceError,
-  type completeExperimentSchema,
   type createProjectSchema,
   type deployAgentSchema,
-  type Experiment,
   type LedgerEntry,
   type limitProjectSchema,
   type Project,
@@ -27,26 +23,23 @@ import {
   type ProjectMetrics,
   type ProjectSummary,
   type reportMetricSchema,
-  type StartExperiment,
-  type scoreTrialSchema,
   setBudgetSchema,
   type writeProjectNoteSchema,
 } from '@coppice/protocol';
 import type { z } from 'zod';
-import type { AgentWork, WorkServices } from './agent-work.ts';
-import type { ExperimentRunner } from './experiment-runner.ts';
+import type { WorkServices } from './agent-work.ts';
+import { storedExperiment } from './experiment-service.ts';
 import type { Notifier } from './notifier.ts';
+import type { ProjectEnding } from './project-ending.ts';
 import { freshId, type ProjectFinder } from './project-finder.ts';
-import { agentView, at, experimentView, metricsOf, micros, projectView, runView, usd } from './views.ts';
+import { agentView, at, metricsOf, micros, projectView, runView, usd } from './views.ts';
 
 export interface ProjectServiceParts {
   readonly store: ProjectStore;
-  readonly production: ProductionStore;
   readonly finder: ProjectFinder;
   readonly types: AgentTypes;
-  readonly experiments: ExperimentRunner;
+  readonly ending: ProjectEnding;
   readonly services: WorkServices;
-  readonly work: AgentWork;
   readonly notifier: Notifier;
   readonly workspaceOf: (projectId: string) => string;
   readonly now: () => number;
@@ -54,15 +47,9 @@ export interface ProjectServiceParts {
   /** Looks at the runs now, instead of a little later. */
   readonly tendSoon: () => void;
   readonly forgottenMs: number;
-  readonly forgetSnapshots: (projectId: string) => Promise<void>;
-  /** Once no run of that project has a sandbox any more. */
-  readonly quiet: (projectId: string) => Promise<void>;
 }
 
-/** Of each agent, so many runs can be looked into. */
-const runsKept = 20;
-
-/** Projects with their agents, numbers and experiments. */
+/** Projects with their agents and numbers. */
 export class ProjectService {
   readonly #parts: ProjectServiceParts;
 
@@ -124,7 +111,13 @@ export class ProjectService {
         .all({ projectId: project.id }, 'ORDER BY deployed_ms, id')
         .map((agent) => agentView(store, agent)),
       experiments: store.experiments.all({ projectId: project.id }, 'ORDER BY id').map((experiment) => {
-        const { trials: _t, variants: _v, config: _c, results: _r, ...rest } = this.#experiment(experiment);
+        const {
+          trials: _t,
+          variants: _v,
+          config: _c,
+          results: _r,
+          ...rest
+        } = storedExperiment(store, experiment);
         return rest;
       }),
       reported: store.metrics
@@ -282,115 +275,6 @@ export class ProjectService {
       }));
   }
 
-  /** Ends it at once; with `remove` nothing of it stays but the ledger, and what went to production. */
-  async kill(ref: string, remove: boolean, because: string | null = null): Promise<Project> {
-    const { store, finder, notifier, tendSoon, quiet, now } = this.#parts;
-    const project = finder.get(ref);
-    store.transaction(() => {
-      if (project.status === 'active') {
-        store.projects.update(
-          { id: project.id },
-          { status: 'killed', endedBecause: because, activeMs: now() },
-        );
-        if (because !== null) notifier.tell('project.ended', project.id, { because });
-      }
-      store.agents.update({ projectId: project.id }, { status: 'killed', nextRunMs: null });
-      for (const { id } of store.experiments.all({ projectId: project.id, state: 'running' }))
-        store.experiments.update({ id }, { state: 'stopped', completedMs: now() });
-    });
-    tendSoon();
-    const last = this.#view(project.id);
-    if (!remove) return last;
-    await quiet(project.id);
-    await this.#erase(project);
-    return last;
-  }
-
-  async startExperiment(ref: string, input: StartExperiment): Promise<Experiment> {
-    const { store, finder, types, experiments, services, tendSoon, now } = this.#parts;
-    const project = finder.active(ref);
-    const runs = input.variants.length > 0 || input.template === 'bisect';
-    const type = runs ? types.get(input.type ?? 'scripted') : undefined;
-    if (type !== undefined) this.#checkExperiment(input, (config) => type.check(config));
-    const snapshots = input.snapshots.map((snapshot) => snapshot);
-    for (const snapshot of [...snapshots, ...(input.snapshot === undefined ? [] : [input.snapshot])])
-      await services.snapshots.get(snapshot);
-    if (input.merge_into !== undefined) services.sandboxes.peek(input.merge_into);
-    const id = store.transaction(() => {
-      const { rowId } = store.experiments.insert({
-        projectId: project.id,
-        name: input.name,
-        hypothesis: input.hypothesis,
-        template: input.template,
-        state: runs ? 'running' : 'logged',
-        config: runs ? { ...input.config, epochs: input.epochs } : input.config,
-        results: {},
-        type: type?.file.name ?? null,
-        typeFile: type?.file ?? null,
-        variants: input.variants,
-        cases: input.cases.length === 0 && runs ? [{ id: 'only', input: '' }] : input.cases,
-        snapshots,
-        evaluator: input.evaluator,
-        stop: input.stop,
-        seed: input.seed,
-        parallel: input.parallel,
-        mergeInto: input.merge_into ?? null,
-        // Each look of a bisection grows from a snapshot of its own.
-        base: input.snapshot ?? snapshots[0] ?? null,
-        startedMs: now(),
-      });
-      if (runs) experiments.plan(store.experiments.one({ id: rowId })!);
-      store.projects.update({ id: project.id }, { activeMs: now(), forgotten: 0 });
-      return rowId;
-    });
-    tendSoon();
-    return this.#experiment(store.experiments.one({ id })!);
-  }
-
-  experiment(ref: string, id: number): Experiment {
-    const { finder } = this.#parts;
-    return this.#experiment(finder.experiment(finder.get(ref), id));
-  }
-
-  complete(ref: string, id: number, input: z.output<typeof completeExperimentSchema>): Experiment {
-    const { store, finder, now, tendSoon } = this.#parts;
-    const experiment = finder.experiment(finder.get(ref), id);
-    if (experiment.state !== 'logged' && experiment.state !== 'running')
-      throw new CoppiceError('wrong_state', `experiment ${id} is ${experiment.state}`, {
-        hint: 'What is complete stays as it is. Log another.',
-      });
-    store.experiments.update(
-      { id },
-      {
-        state: experiment.state === 'logged' ? 'done' : 'stopped',
-        results: input.results,
-        success: input.success ? 1 : 0,
-        completedMs: now(),
-      },
-    );
-    tendSoon();
-    return this.experiment(ref, id);
-  }
-
-  score(ref: string, id: number, input: z.output<typeof scoreTrialSchema>): Experiment {
-    const { store, finder, tendSoon } = this.#parts;
-    const experiment = finder.experiment(finder.get(ref), id);
-    const key = { experimentId: experiment.id, n: input.trial };
-    const trial = store.trials.one(key);
-    if (trial === undefined)
-      throw new CoppiceError('not_found', `experiment ${id} has no trial ${input.trial}`, {
-        hint: `See them: coppice project experiment ${ref} ${id}`,
-      });
-    if (trial.state !== 'waiting')
-      throw new CoppiceError(
-        'wrong_state',
-        `trial ${input.trial} does not wait for a person: it is ${trial.state}`,
-      );
-    store.trials.update(key, { state: 'done', passed: input.passed ? 1 : 0, reason: input.reason });
-    tendSoon();
-    return this.experiment(ref, id);
-  }
-
   compare(a: string, b: string): ProjectComparison {
     const { store, finder } = this.#parts;
     const [first, second] = [this.#view(finder.get(a).id), this.#view(finder.get(b).id)];
@@ -438,7 +322,7 @@ export class ProjectService {
 
   /** Begins runs that are due, ends projects whose time is over, and marks those that seem forgotten. */
   async tend(): Promise<void> {
-    const { store, notifier, now, forgottenMs } = this.#parts;
+    const { store, ending, notifier, now, forgottenMs } = this.#parts;
     const nowMs = now();
     for (const agent of store.due(nowMs)) {
       store.agents.update({ id: agent.id }, { nextRunMs: nowMs + (agent.scheduleS ?? 3600) * 1000 });
@@ -448,31 +332,12 @@ export class ProjectService {
     }
     for (const project of store.projects.all({ status: 'active' })) {
       if (project.endsMs !== null && nowMs > project.endsMs)
-        await this.kill(project.id, false, 'its time was over');
+        await ending.kill(project.id, false, 'its time was over');
       else if (project.forgotten === 0 && nowMs - project.activeMs > forgottenMs)
         store.transaction(() => {
           store.projects.update({ id: project.id }, { forgotten: 1 });
           notifier.tell('project.forgotten', project.id, { name: project.name });
         });
-    }
-  }
-
-  /** Of each agent only the last state is kept, and the events of its last runs. */
-  async prune(): Promise<void> {
-    const { store, work } = this.#parts;
-    const kept = this.#keptByProduction();
-    await work.thin(runsKept);
-    for (const { id: agentId } of store.agents.all()) {
-      const old = store.runs
-        .all(
-          { agentId, state: 'ended' },
-          'AND end_snapshot IS NOT NULL AND trial IS NULL ORDER BY ended_ms DESC',
-        )
-        .slice(1);
-      for (const run of old) {
-        if (!kept.has(run.endSnapshot)) await work.forget(run.endSnapshot!);
-        store.runs.update({ id: run.id }, { endSnapshot: null });
-      }
     }
   }
 
@@ -489,25 +354,6 @@ export class ProjectService {
     return agents.length === 1 ? agents[0] : undefined;
   }
 
-  #checkExperiment(input: StartExperiment, check: (config: StartExperiment['config']) => unknown): void {
-    const bad = (message: string): CoppiceError =>
-      new CoppiceError('invalid_argument', message, {
-        hint: 'See docs/projects.md for what an experiment takes.',
-      });
-    const names = input.variants.map(({ name }) => name);
-    const caseIds = input.cases.map(({ id }) => id);
-    if (new Set(names).size < names.length) throw bad('two variants have the same name');
-    if (new Set(caseIds).size < caseIds.length) throw bad('two cases have the same id');
-    if (input.template === 'ab' && names.length < 2)
-      throw bad('an A/B experiment compares at least two variants');
-    if (input.template === 'bisect' && input.snapshots.length < 2)
-      throw bad('a bisection needs at least two snapshots, from a good one to a bad one');
-    if (input.merge_into !== undefined && (input.template !== 'best-of-n' || input.snapshot === undefined))
-      throw bad('merge_into needs the template best-of-n and a snapshot of the sandbox to merge into');
-    for (const variant of input.variants.length === 0 ? [{ config: {} }] : input.variants)
-      check({ ...input.config, ...variant.config });
-  }
-
   /** The gateway holds it too, so that no call goes beyond it. */
   async #capModels(projectId: string, capMicros: number | null): Promise<void> {
     const { gateway } = this.#parts.services;
@@ -521,39 +367,6 @@ export class ProjectService {
       ({ scope, name }) => scope === 'project' && name === projectId,
     );
     if (there) await gateway.removeBudget({ scope: 'project', name: projectId, period: 'ever' });
-  }
-
-  async #erase(project: ProjectRecord): Promise<void> {
-    const { store, services, work, workspaceOf, forgetSnapshots } = this.#parts;
-    for (const { id } of store.runs.all({ projectId: project.id })) await work.erase(id);
-    const kept = this.#keptByProduction();
-    // Newest first: an older one may be the parent of a newer one.
-    for (const { id } of (await services.snapshots.list({ project: project.id })).reverse())
-      if (!kept.has(id)) await work.forget(id);
-    for (const { scope, name, period } of await services.gateway.listBudgets({ kind: 'admin' }))
-      if (
-        (scope === 'project' && name === project.id) ||
-        (scope === 'agent' && name.startsWith(`sandbox_${project.id}_`))
-      )
-        await services.gateway.removeBudget({ scope, name, period });
-    rmSync(workspaceOf(project.id), { recursive: true, force: true });
-    await forgetSnapshots(project.id);
-    store.forget(project.id);
-  }
-
-  /** Snapshots that agents of production grow from, and those for a post-mortem. */
-  #keptByProduction(): Set<string | null> {
-    const { agents, runs, incidents } = this.#parts.production;
-    return new Set([
-      ...agents.all().map(({ snapshot }) => snapshot),
-      ...incidents.all().map(({ snapshot }) => snapshot),
-      ...runs.all({}, 'WHERE end_snapshot IS NOT NULL').map(({ endSnapshot }) => endSnapshot),
-    ]);
-  }
-
-  #experiment(experiment: ExperimentRecord): Experiment {
-    const { store } = this.#parts;
-    return experimentView(experiment, store.trials.all({ experimentId: experiment.id }, 'ORDER BY n'));
   }
 
   #view(id: string): Project {

@@ -6,6 +6,7 @@ import type { WebhookSender } from '../host/webhook-sender.ts';
 import { AgentWork, type WorkServices } from './agent-work.ts';
 import { Council } from './council.ts';
 import { ExperimentRunner } from './experiment-runner.ts';
+import { ExperimentService } from './experiment-service.ts';
 import { Mailer, type MailSettings } from './mailer.ts';
 import type { MayDie } from './may-die.ts';
 import { ModelAsker } from './model-asker.ts';
@@ -13,6 +14,7 @@ import { Notifier } from './notifier.ts';
 import { Production } from './production.ts';
 import { ProductionBook } from './production-book.ts';
 import { ProjectBook } from './project-book.ts';
+import { ProjectEnding } from './project-ending.ts';
 import { ProjectEvaluator } from './project-evaluator.ts';
 import { ProjectFinder } from './project-finder.ts';
 import { ProjectService, workspacesOf } from './project-service.ts';
@@ -42,6 +44,8 @@ const pollMs = 50;
 /** Everything about projects in one place: made together, tended together, closed together. */
 export class ProjectsRoom {
   readonly service: ProjectService;
+  readonly experiments: ExperimentService;
+  readonly ending: ProjectEnding;
   readonly evaluator: ProjectEvaluator;
   readonly production: Production;
   readonly snapshots: ProjectSnapshots;
@@ -49,7 +53,7 @@ export class ProjectsRoom {
   readonly finder: ProjectFinder;
   readonly #store: ProjectStore;
   readonly #productionStore: ProductionStore;
-  readonly #experiments: ExperimentRunner;
+  readonly #runner: ExperimentRunner;
   readonly #keepers: readonly RunKeeper[];
   readonly #held = new Set<string>();
   #tending: Promise<void> | undefined;
@@ -80,17 +84,24 @@ export class ProjectsRoom {
       workspaceOf,
       freshRunId,
     };
-    this.#experiments = new ExperimentRunner(common);
+    this.#runner = new ExperimentRunner(common);
+    const types = new AgentTypes(join(directory, 'agent-types'));
+    const tendSoon = (): void => this.#tendSoon();
     this.evaluator = new ProjectEvaluator(store, new Council(models, store, now));
     this.production = new Production({ ...common, production: productionStore, evaluator: this.evaluator });
-    this.service = new ProjectService({
+    this.experiments = new ExperimentService({ ...common, types, runner: this.#runner, tendSoon });
+    this.ending = new ProjectEnding({
       ...common,
       production: productionStore,
-      types: new AgentTypes(join(directory, 'agent-types')),
-      experiments: this.#experiments,
-      tendSoon: () => this.#tendSoon(),
+      tendSoon,
       quiet: (projectId) => this.#quiet(projectId),
       forgetSnapshots: (projectId) => this.snapshots.forget(projectId),
+    });
+    this.service = new ProjectService({
+      ...common,
+      types,
+      ending: this.ending,
+      tendSoon,
       forgottenMs: forgottenAfterS * 1000,
     });
     this.snapshots = new ProjectSnapshots({
@@ -106,7 +117,7 @@ export class ProjectsRoom {
     const keeping = { work, log, now, mayDie, metered, mostAtOnce: mostRuns };
     const projects = new ProjectBook({
       store,
-      experiments: this.#experiments,
+      experiments: this.#runner,
       judge,
       workspaceOf,
       now,
@@ -139,8 +150,8 @@ export class ProjectsRoom {
   }
 
   async prune(): Promise<void> {
-    await this.service.prune();
-    await this.#experiments.sweep();
+    await this.ending.prune();
+    await this.#runner.sweep();
   }
 
   /** Begins nothing any more: the services that it stands on are about to close. */
@@ -162,7 +173,7 @@ export class ProjectsRoom {
     await this.snapshots.settle();
     await this.service.tend();
     this.production.tend();
-    await this.#experiments.tend();
+    await this.#runner.tend();
     for (const keeper of this.#keepers) keeper.tend();
   }
 

@@ -1,8 +1,10 @@
 import type { AgentTemplate } from '@coppice/agents';
 import {
   type AgentTemplateView,
+  type Belonging,
   CoppiceError,
   type Diff,
+  defaultProject,
   hasEnded,
   type IdSource,
   type listRunEventsQuery,
@@ -166,7 +168,7 @@ export class RunService {
         (run) =>
           (query.state === undefined || run.state === query.state) &&
           (sandboxId === undefined || run.sandboxId === sandboxId) &&
-          (query.project === undefined || run.spec.project === query.project) &&
+          (query.project === undefined || this.#projectOf(run) === query.project) &&
           (query.before === undefined || run.id < query.before) &&
           wanted.every(([key, value]) => {
             const found = run.spec.labels?.[key];
@@ -175,6 +177,19 @@ export class RunService {
       )
       .slice(0, query.limit)
       .map(runView);
+  }
+
+  /** What it belongs to, by its id or name; undefined where there is none. */
+  belonging(ref: string): Belonging | undefined {
+    const { runs } = this.#parts.state;
+    const run = runs.byId(ref) ?? runs.byName(ref);
+    return run && { project: this.#projectOf(run), sandboxId: run.sandboxId ?? '', runId: run.id };
+  }
+
+  /** Where its sandbox is; once that is gone, where it was asked for. */
+  #projectOf({ sandboxId, spec }: RunRecord): string {
+    const sandbox = sandboxId === null ? undefined : this.#parts.state.sandboxes.byId(sandboxId);
+    return sandbox?.project ?? spec.project ?? defaultProject;
   }
 
   async get(ref: string): Promise<RunDetail> {

@@ -81,10 +81,6 @@ export class SandboxService {
     return record && { project: record.project, sandboxId: record.id, runId: record.runId };
   }
 
-  projectOfRun(runId: string): string | undefined {
-    return this.#parts.state.sandboxes.projectOfRun(runId);
-  }
-
   peek(ref: string): Sandbox {
     return this.view(this.#parts.finder.get(ref));
   }

@@ -3,8 +3,25 @@ import { dirname } from 'node:path';
 import { CoppiceError } from '@coppice/protocol';
 import Database from 'better-sqlite3';
 
+/** A file of this package's tables. */
+export class StoreFile {
+  readonly database: Database.Database;
+
+  constructor(file: string, migrations: readonly string[]) {
+    this.database = openProjectDatabase(file, migrations);
+  }
+
+  transaction<T>(work: () => T): T {
+    return this.database.transaction(work).immediate();
+  }
+
+  close(): void {
+    this.database.close();
+  }
+}
+
 /** Opens a database of this package and brings its schema up to date. Configurations may be private, so only the owner reads it. */
-export function openProjectDatabase(file: string, migrations: readonly string[]): Database.Database {
+function openProjectDatabase(file: string, migrations: readonly string[]): Database.Database {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   closeSync(openSync(file, 'a', 0o600));
   chmodSync(file, 0o600);

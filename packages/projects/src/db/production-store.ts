@@ -1,6 +1,5 @@
-import type Database from 'better-sqlite3';
 import type { Config } from '../agent-types/agent-type.ts';
-import { openProjectDatabase } from './open.ts';
+import { StoreFile } from './open.ts';
 import type { RunRecord } from './records.ts';
 import { Table } from './table.ts';
 
@@ -106,18 +105,17 @@ const migrations = [
 ];
 
 /** The database of production. What is in it was promoted. */
-export class ProductionStore {
+export class ProductionStore extends StoreFile {
   readonly promotions: Table<PromotionRecord>;
   readonly lanes: Table<LaneRecord>;
   readonly agents: Table<ProductionAgentRecord>;
   readonly runs: Table<ProductionRunRecord>;
   readonly ledger: Table<ProductionLedgerRecord>;
   readonly incidents: Table<IncidentRecord>;
-  readonly #database: Database.Database;
 
   constructor(file: string) {
-    const database = openProjectDatabase(file, migrations);
-    this.#database = database;
+    super(file, migrations);
+    const { database } = this;
     this.promotions = new Table(database, 'promotions');
     this.lanes = new Table(database, 'lanes');
     this.agents = new Table(database, 'agents', ['config', 'notes', 'typeFile']);
@@ -126,12 +124,8 @@ export class ProductionStore {
     this.incidents = new Table(database, 'incidents');
   }
 
-  transaction<T>(work: () => T): T {
-    return this.#database.transaction(work).immediate();
-  }
-
   sums(agentId: string): { readonly costMicros: number; readonly revenueMicros: number } {
-    return this.#database
+    return this.database
       .prepare<[string], { costMicros: number; revenueMicros: number }>(
         `SELECT coalesce(sum(CASE kind WHEN 'cost' THEN micros END), 0) AS costMicros,
                 coalesce(sum(CASE kind WHEN 'revenue' THEN micros END), 0) AS revenueMicros
@@ -142,15 +136,11 @@ export class ProductionStore {
 
   /** Of an agent: how many of its runs ended, and failed, in one stage or in all. */
   runCounts(agentId: string, stage?: string): { readonly runs: number; readonly failed: number } {
-    return this.#database
+    return this.database
       .prepare<[string, string | null, string | null], { runs: number; failed: number }>(
         `SELECT count(*) AS runs, coalesce(sum(exit <> 'ok'), 0) AS failed FROM runs
          WHERE agent_id = ? AND (? IS NULL OR stage = ?) AND state = 'ended' AND exit NOT IN ('infra', 'cancelled')`,
       )
       .get(agentId, stage ?? null, stage ?? null)!;
-  }
-
-  close(): void {
-    this.#database.close();
   }
 }

@@ -1,5 +1,4 @@
-import type Database from 'better-sqlite3';
-import { openProjectDatabase } from './open.ts';
+import { StoreFile } from './open.ts';
 import type {
   AgentRecord,
   EvaluationRecord,
@@ -97,7 +96,7 @@ export interface Sums {
 }
 
 /** The database of projects: apart from production's, and from the daemon's own. */
-export class ProjectStore {
+export class ProjectStore extends StoreFile {
   readonly projects: Table<ProjectRecord>;
   readonly agents: Table<AgentRecord>;
   readonly runs: Table<RunRecord>;
@@ -110,11 +109,10 @@ export class ProjectStore {
   readonly snapshots: Table<ProjectSnapshotRecord>;
   readonly notifications: Table<NotificationRecord>;
   readonly webhooks: Table<WebhookRecord>;
-  readonly #database: Database.Database;
 
   constructor(file: string) {
-    const database = openProjectDatabase(file, migrations);
-    this.#database = database;
+    super(file, migrations);
+    const { database } = this;
     this.projects = new Table(database, 'projects');
     this.agents = new Table(database, 'agents', ['config', 'typeFile']);
     this.runs = new Table(database, 'runs');
@@ -137,13 +135,9 @@ export class ProjectStore {
     this.webhooks = new Table(database, 'webhooks');
   }
 
-  transaction<T>(work: () => T): T {
-    return this.#database.transaction(work).immediate();
-  }
-
   /** What a project, or one agent of it, cost and brought in. A refund takes from the revenue; adjustments correct the cost. */
   sums(projectId: string, agentId?: string): Sums {
-    const row = this.#database
+    const row = this.database
       .prepare<[string, string | null, string | null], { cost: number; revenue: number; tokens: number }>(
         `SELECT coalesce(sum(CASE WHEN kind IN ('cost', 'adjustment') THEN micros END), 0) AS cost,
                 coalesce(sum(CASE kind WHEN 'revenue' THEN micros WHEN 'refund' THEN -micros END), 0) AS revenue,
@@ -156,7 +150,7 @@ export class ProjectStore {
 
   /** Of what the gateway measured, what is in the ledger already. */
   metered(runId: string, source: 'gateway' | 'judge'): { readonly micros: number; readonly tokens: number } {
-    return this.#database
+    return this.database
       .prepare<[string, string], { micros: number; tokens: number }>(
         `SELECT coalesce(sum(micros), 0) AS micros, coalesce(sum(tokens), 0) AS tokens
          FROM ledger WHERE run_id = ? AND source = ?`,
@@ -165,7 +159,7 @@ export class ProjectStore {
   }
 
   costOfRun(runId: string): number {
-    return this.#database
+    return this.database
       .prepare<[string], { micros: number }>(
         "SELECT coalesce(sum(micros), 0) AS micros FROM ledger WHERE run_id = ? AND kind = 'cost'",
       )
@@ -174,7 +168,7 @@ export class ProjectStore {
 
   /** Runs that ended, without trials. What the machine broke counts neither way. */
   runCounts(projectId: string, agentId?: string): { readonly runs: number; readonly failed: number } {
-    return this.#database
+    return this.database
       .prepare<[string, string | null, string | null], { runs: number; failed: number }>(
         `SELECT count(*) AS runs, coalesce(sum(exit <> 'ok'), 0) AS failed FROM runs
          WHERE project_id = ? AND (? IS NULL OR agent_id = ?) AND trial IS NULL AND state = 'ended'
@@ -185,7 +179,7 @@ export class ProjectStore {
 
   /** The profit of each run that ended, in dollars. */
   profits(projectId: string): number[] {
-    return this.#database
+    return this.database
       .prepare<[string], { usd: number }>(
         `SELECT coalesce((SELECT sum(CASE kind WHEN 'revenue' THEN micros ELSE -micros END) FROM ledger
                           WHERE run_id = runs.id), 0) / 1e6 AS usd
@@ -197,7 +191,7 @@ export class ProjectStore {
   }
 
   due(nowMs: number): AgentRecord[] {
-    return this.#database
+    return this.database
       .prepare<[number], { id: string }>(
         `SELECT agents.id FROM agents JOIN projects ON projects.id = project_id
          WHERE agents.status = 'active' AND projects.status = 'active' AND next_run_ms <= ? ORDER BY next_run_ms`,
@@ -219,10 +213,6 @@ export class ProjectStore {
       this.notifications.delete({ projectId });
       this.projects.delete({ id: projectId });
     });
-    this.#database.pragma('wal_checkpoint(TRUNCATE)');
-  }
-
-  close(): void {
-    this.#database.close();
+    this.database.pragma('wal_checkpoint(TRUNCATE)');
   }
 }

@@ -2,7 +2,7 @@ import type { RunDetail, RunEvent, RunStep } from '@coppice/protocol';
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ask } from '../app/actions.tsx';
-import { client, mayChange, noticeSignOut } from '../app/session.ts';
+import { client, isAdmin, mayChange, noticeSignOut } from '../app/session.ts';
 import { hrefOf, nameOf } from '../app/store.ts';
 import { dollars, plain } from '../app/text.ts';
 import { Age, Copy, Failure } from '../app/ui.tsx';
@@ -107,14 +107,16 @@ const Steps = ({ run, steps }: { run: RunDetail; steps: readonly RunStep[] }) =>
               >
                 Rewind
               </button>
-              <button
-                type="button"
-                class="quiet small"
-                aria-label={`Fork from step ${step.number}`}
-                onClick={() => ask(forkRun(run, step.number))}
-              >
-                Fork
-              </button>
+              {isAdmin() && (
+                <button
+                  type="button"
+                  class="quiet small"
+                  aria-label={`Fork from step ${step.number}`}
+                  onClick={() => ask(forkRun(run, step.number))}
+                >
+                  Fork
+                </button>
+              )}
             </span>
           )}
         </li>

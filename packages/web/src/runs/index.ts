@@ -5,7 +5,7 @@ export const runs: Feature = {
   title: 'Runs',
   path: '/runs',
   isInNavigation: true,
-  isForProjects: false,
+  isForProjects: true,
   isForOneSandbox: false,
   load: () => import('./page.tsx'),
 };

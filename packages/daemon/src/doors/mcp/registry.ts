@@ -12,6 +12,7 @@ import { mergeTools } from './tools/merge.ts';
 import { networkTools } from './tools/network.ts';
 import { orchestrateTools } from './tools/orchestrate.ts';
 import { ownershipTools } from './tools/ownership.ts';
+import { projectTools } from './tools/projects.ts';
 import { runTools } from './tools/runs.ts';
 import { snapshotTools } from './tools/snapshots.ts';
 import { treeTools } from './tools/trees.ts';
@@ -30,6 +31,7 @@ export const allToolsets: Readonly<Record<string, readonly Tool[]>> = {
   swarms: orchestrateTools,
   runs: runTools,
   notes: vaultTools,
+  projects: projectTools,
 };
 
 const allTools = Object.values(allToolsets).flat();
