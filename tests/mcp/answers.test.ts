@@ -473,6 +473,27 @@ describe('the answers', () => {
     expect(await agent.refused('project_info', { project: 'nobody' })).toContain('project_list');
   });
 
+  test('of runs have what a model can use: an agent starts another one, tells it something, and hears how it ended', async () => {
+    const about = 'run_id name state outcome reason agent workspace_id last_step';
+    const run = fresh('run');
+    await answer('run_start', { name: run, task: 'wait', agent: 'command', command: 'sleep 600' }, about);
+    const shown = (): Promise<Answer> =>
+      answer('run_show', { run }, `${about} working waiting_messages steps happened next`);
+    await eventually('it works', async () => (await shown()).last_step === 1);
+    await answer('run_tell', { run, text: 'hurry' }, 'message_id number state');
+    await answer('run_rewind', { run, step: 1 }, about);
+    const fork = await answer<{ name: string }>('run_fork', { run, step: 1 }, about);
+    for (const name of [run, fork.name]) {
+      expect(await answer('run_interrupt', { run: name, stop: true }, about)).toMatchObject({
+        outcome: 'cancelled',
+      });
+      await answer('run_result', { run: name }, 'outcome reason text exit_code');
+    }
+    const { runs } = await answer<{ runs: Answer[] }>('run_list', {}, 'runs');
+    expect(fields(runs[0])).toBe(`${about} task`.split(' ').sort().join(' '));
+    for (const name of [fork.name, run]) await daemon.client.runs.remove(name);
+  });
+
   test('were those of every tool there is', async () => {
     const { tools } = await agent.client.listTools();
     // These two need a registry: images.test.ts has one.
