@@ -135,6 +135,56 @@ describe('branches on the page', () => {
     expect(browser.complaints).toEqual([]);
   });
 
+  test('are merged with another side for each of two conflicts, and the merge is undone', async () => {
+    const into = await daemon.client.sandboxes.create({ name: 'two-sides' });
+    const write = async (of: Sandbox, text: string): Promise<void> => {
+      for (const name of ['keep', 'take']) await of.files.write(`/srv/${name}.conf`, `${name} = "${text}"\n`);
+    };
+    await write(into, 'base');
+    const {
+      sandboxes: [from],
+    } = await into.fork({ name: 'other-side' });
+    await write(into, 'ours');
+    await write(from!, 'theirs');
+    const contents = () =>
+      Promise.all(['keep', 'take'].map((name) => into.files.readText(`/srv/${name}.conf`)));
+
+    const page = await browser.signedIn(daemon, '/compare?from=two-sides&to=other-side&do=merge');
+    const merge = page.getByRole('region', { name: 'Merge' });
+    await merge.getByText('both sides changed 2 paths').waitFor();
+    const go = merge.getByRole('button', { name: 'Merge', exact: true });
+    const choose = (name: string, side: string): Promise<void> =>
+      merge
+        .getByRole('row')
+        .filter({ has: page.getByRole('button', { name: `/srv/${name}.conf` }) })
+        .getByRole('radio', { name: side })
+        .check();
+    await choose('keep', 'two-sides');
+    // One of the two has no side yet.
+    expect(await go.isDisabled()).toBe(true);
+    await choose('take', 'other-side');
+    await page
+      .getByRole('button', { name: /take\.conf/ })
+      .last()
+      .click();
+    await page.locator('td.added').getByText('take = "theirs"').waitFor();
+    await go.click();
+    await page.getByRole('heading', { name: 'Merged' }).waitFor();
+    expect(await contents()).toEqual(['keep = "ours"\n', 'take = "theirs"\n']);
+    // What is compared below is what the merge left.
+    await page.getByRole('heading', { name: '1 path differs' }).waitFor();
+    await page.getByText('It is the same on both sides.').waitFor();
+
+    await merge.getByRole('button', { name: 'Undo' }).click();
+    await merge.getByText('both sides changed 2 paths').waitFor();
+    expect(await merge.getByRole('radio', { checked: true }).count()).toBe(0);
+    expect(await contents()).toEqual(['keep = "ours"\n', 'take = "ours"\n']);
+    await page.getByRole('heading', { name: '2 paths differ' }).waitFor();
+    await page.locator('td.added').getByText('take = "theirs"').waitFor();
+    await Promise.all([from!.destroy(), into.destroy()]);
+    expect(browser.complaints).toEqual([]);
+  });
+
   test('fold when there are many siblings, and are named before a snapshot that they stand on is deleted', async () => {
     const { sandboxes } = await sandbox.fork({ count: 16, name_prefix: 'many' });
     const page = await browser.signedIn(daemon, '/lineage');

@@ -49,6 +49,7 @@ test('a connection that waits for a yes is on the overview, and is refused or al
   const dialog = page.getByRole('dialog');
   await dialog.getByText('coppice net curious --answer one.example.com:80=refuse').waitFor();
   await dialog.getByRole('button', { name: 'Refuse' }).click();
+  await dialog.waitFor({ state: 'detached' });
   expect(await first).toBeGreaterThan(0);
   await asked.waitFor({ state: 'detached' });
   expect((await sandbox.inspect()).network).toMatchObject({ allow: [], deny: [] });
@@ -59,6 +60,8 @@ test('a connection that waits for a yes is on the overview, and is refused or al
   await dialog.getByLabel('How long').selectOption('always');
   await dialog.getByText('--answer two.example.com:80=allow').waitFor();
   await dialog.getByRole('button', { name: 'Allow' }).click();
+  // The policy is enforced before it is written down: the connection goes on, and the question ends, before the answer has come back.
+  await dialog.waitFor({ state: 'detached' });
   await second;
   await asked.waitFor({ state: 'detached' });
   expect((await sandbox.inspect()).network.allow).toEqual(['two.example.com']);

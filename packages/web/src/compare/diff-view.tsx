@@ -148,7 +148,9 @@ export const DiffView = ({
         <p class="muted">
           {found.truncated
             ? 'It is too large to compare here.'
-            : 'Its content is the same; its mode or owner differs.'}
+            : found.unified === ''
+              ? 'It is the same on both sides.'
+              : 'Its content is the same; its mode or owner differs.'}
         </p>
       )}
       {total > 0 && (

@@ -9,8 +9,11 @@ import { DiffView } from './diff-view.tsx';
 
 type Side = 'ours' | 'theirs';
 
-/** Brings `from` into `into`: first what would happen, a side for each conflict, then the merge and a way back. */
-export const Merge = ({ from, into }: { from: string; into: string }) => {
+/**
+ * Brings `from` into `into`: first what would happen, a side for each conflict, then the merge and a way back. `onChange` is called
+ * whenever `into` holds something else.
+ */
+export const Merge = ({ from, into, onChange }: { from: string; into: string; onChange: () => void }) => {
   const plan = useSignal<Merged | undefined>(undefined);
   const done = useSignal<Merged | undefined>(undefined);
   const choices = useSignal<Readonly<Record<string, Side>>>({});
@@ -25,9 +28,10 @@ export const Merge = ({ from, into }: { from: string; into: string }) => {
     failure.value = error;
   };
   const look = (): void => {
+    plan.value = undefined;
+    choices.value = {};
     target.merge(fromId, { dry_run: true }).then((found) => {
       plan.value = found;
-      choices.value = {};
     }, fail);
   };
   useEffect(look, [fromId, intoId]);
@@ -68,6 +72,7 @@ export const Merge = ({ from, into }: { from: string; into: string }) => {
                   await target.restore(undo);
                   done.value = undefined;
                   look();
+                  onChange();
                 })
               }
             >
@@ -167,6 +172,7 @@ export const Merge = ({ from, into }: { from: string; into: string }) => {
                 onClick={() =>
                   work(async () => {
                     done.value = await target.merge(fromId, { choose: choices.value });
+                    onChange();
                   })
                 }
               >

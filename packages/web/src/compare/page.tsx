@@ -114,6 +114,8 @@ const Sides = ({ from, to }: { from: string; to: string }) => {
 export const Page = () => {
   const diff = useSignal<Diff | undefined>(undefined);
   const failure = useSignal<unknown>(undefined);
+  /** How often a merge or its undo has changed a side since the page was opened. */
+  const turn = useSignal(0);
   const from = query.value.get('from') ?? '';
   const to = query.value.get('to') ?? '';
   const path = query.value.get('path') ?? '';
@@ -139,7 +141,7 @@ export const Page = () => {
         },
       );
     return () => abort.abort();
-  }, [from, to]);
+  }, [from, to, turn.value]);
   const changes = diff.value?.changes ?? [];
   const move = (step: number): void => {
     const at = changes.findIndex((change) => change.path === path);
@@ -168,7 +170,7 @@ export const Page = () => {
             ? 'Compare'
             : total === 0
               ? 'Nothing differs'
-              : `${count(total, 'path')} differ`}
+              : count(total, 'path differs', 'paths differ')}
         </h1>
         {canMerge && (
           <button
@@ -182,7 +184,15 @@ export const Page = () => {
       </div>
       <Sides from={from} to={to} />
       <Failure error={failure.value} />
-      {isMerging && canMerge && <Merge from={to} into={from} />}
+      {isMerging && canMerge && (
+        <Merge
+          from={to}
+          into={from}
+          onChange={() => {
+            turn.value += 1;
+          }}
+        />
+      )}
       {from === '' || to === '' ? (
         <section class="empty">
           <h2>Choose two states</h2>
@@ -228,7 +238,15 @@ export const Page = () => {
               />
             </nav>
             <div>
-              {path !== '' && <DiffView from={idOf(from)} to={idOf(to)} path={path} isSplit={isSplit} />}
+              {path !== '' && (
+                <DiffView
+                  key={`${turn.value}`}
+                  from={idOf(from)}
+                  to={idOf(to)}
+                  path={path}
+                  isSplit={isSplit}
+                />
+              )}
               {path !== '' && <Command text={`coppice diff ${quoted(from)} ${quoted(to)} ${quoted(path)}`} />}
             </div>
           </div>
