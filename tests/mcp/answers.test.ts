@@ -232,6 +232,11 @@ describe('the answers', () => {
     await agent.ok('file_write', { ...here, path: 'Dockerfile', content: `FROM ${base}\nCMD ["true"]\n` });
     await answer('image_build', { ...here, name: 'built:1' }, `${image} steps cached_steps`);
     await answer('image_commit', { ...here, name: 'committed:1' }, image);
+    const archive = { host_path: 'committed.tar' };
+    await answer('image_export', { ...archive, image: 'committed:1' }, 'image host_path bytes');
+    await answer('image_remove', { image: 'committed:1' }, 'image status');
+    await answer('image_import', archive, image);
+    await answer('image_prune', {}, 'removed build_snapshots freed_bytes');
     await answer('file_diff', { from: `${name}:golden`, to: name }, 'changes summary');
     await answer(
       'snapshot_restore',

@@ -1,6 +1,8 @@
+import { readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { registryRefusal, skipFor } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ImageBench } from '../e2e/image-bench.ts';
+import { ImageBench, run } from '../e2e/image-bench.ts';
 import { Agent, type Answer } from './agent.ts';
 
 describe('tools for images', skipFor(registryRefusal()), () => {
@@ -22,6 +24,11 @@ describe('tools for images', skipFor(registryRefusal()), () => {
     await agent?.client.close();
     await bench?.[Symbol.asyncDispose]();
   });
+
+  const workspaceOf = async (base_image: string) => {
+    const made = await agent.ok<{ workspace_id: string; name: string }>('workspace_create', { base_image });
+    return { here: { workspace_id: made.workspace_id }, name: made.name };
+  };
 
   test('pull, inspect, build from files of a workspace, commit and push, and another tool has what was pushed', async () => {
     expect(await agent.ok('image_pull', { image: base })).toMatchObject({ image: base, layers: 1 });
@@ -81,6 +88,83 @@ describe('tools for images', skipFor(registryRefusal()), () => {
     expect(await other.refused('image_commit', { workspace_id, name: 'team/x:1' })).toContain('belongs to');
   });
 
+  test('export to the transfer directory and import from it, and no path leads elsewhere', async () => {
+    const directory = join(bench.daemon.home, 'transfer');
+    const { here } = await workspaceOf(base);
+    await agent.ok('exec', { ...here, command: 'echo moved > /moved' });
+    await agent.ok('image_commit', { ...here, name: 'team/moved:1' });
+    const before = await agent.ok<{ digest: string }>('image_inspect', { image: 'team/moved:1' });
+    const out = { image: 'team/moved:1', host_path: 'out/moved.tar' };
+    const { bytes } = await agent.ok<{ bytes: number }>('image_export', out);
+    const file = join(directory, 'out/moved.tar');
+    expect((await stat(file)).size).toBe(bytes);
+    await run('skopeo', ['inspect', `oci-archive:${file}`]);
+    await agent.ok('image_remove', { image: 'team/moved:1' });
+    expect(await agent.refused('image_inspect', { image: 'team/moved:1' })).toMatch(/^not_found: /);
+    expect(await agent.ok('image_import', { host_path: file })).toMatchObject({
+      image: 'team/moved:1',
+      digest: before.digest,
+    });
+    await agent.ok('image_import', { host_path: 'out/moved.tar', name: 'team/again:2' });
+    const again = await workspaceOf('team/again:2');
+    expect(await agent.ok('exec', { ...again.here, command: 'cat /moved' })).toMatchObject({
+      stdout: 'moved\n',
+    });
+
+    const secret = join(bench.daemon.home, 'token');
+    for (const link of ['up', 'link']) await rm(join(directory, link), { force: true });
+    await symlink(bench.daemon.home, join(directory, 'up'));
+    await symlink(file, join(directory, 'link'));
+    const kept = await readFile(secret);
+    for (const host_path of [secret, '../token', 'out/../../token', 'up/token', 'link', '/etc/passwd']) {
+      expect(await agent.refused('image_export', { ...out, host_path }), host_path).toMatch(/^unsafe: /);
+      expect(await agent.refused('image_import', { host_path, name: 'x:1' }), host_path).toMatch(/^unsafe: /);
+    }
+    expect(await readFile(secret)).toEqual(kept);
+    expect(await agent.refused('image_import', { host_path: 'none.tar' })).toMatch(
+      /^not_found: .*\nNext: Put the file into the transfer directory/,
+    );
+    // What is no image leaves none, and an export of none writes no file.
+    await writeFile(join(directory, 'text'), 'no archive');
+    expect(await agent.refused('image_import', { host_path: 'text', name: 'text:1' })).toMatch(
+      /^invalid_argument: /,
+    );
+    expect(await agent.refused('image_inspect', { image: 'text:1' })).toMatch(/^not_found: /);
+    expect(await agent.refused('image_export', { image: 'text:1', host_path: 'out/none.tar' })).toMatch(
+      /^not_found: .*\nNext: Call image_list/,
+    );
+    expect(await readdir(join(directory, 'out'))).toEqual(['moved.tar']);
+  });
+
+  test('remove what nothing uses, one image or all', async () => {
+    const { here, name: user } = await workspaceOf(base);
+    const commit = async (word: string): Promise<Answer> => {
+      await agent.ok('exec', { ...here, command: `echo ${word} > /word` });
+      return agent.ok('image_commit', { ...here, name: 'team/pruned:1' });
+    };
+    const older = await commit('older');
+    await commit('newer');
+    const used = await agent.refused('image_remove', { image: base });
+    expect(used).toMatch(/^in_use: /);
+    expect(used).toContain(user);
+    expect(used).toContain('Next: Call workspace_list');
+    const names = async (): Promise<string[]> =>
+      (await agent.ok<{ images: { name: string }[] }>('image_list')).images.map(({ name }) => name);
+    // The older one has lost its name: it goes; what still has a name stays, unless all are to go.
+    expect(await agent.ok('image_prune')).toMatchObject({
+      removed: [`team/pruned@${older.digest}`],
+      build_snapshots: 0,
+    });
+    expect(await names()).toContain('team/pruned:1');
+    expect(await agent.ok('image_prune', { all: true, builds: true })).toMatchObject({
+      removed: expect.arrayContaining(['team/pruned:1']),
+      freed_bytes: expect.any(Number),
+    });
+    expect(await names()).not.toContain('team/pruned:1');
+    expect(await names()).toContain(base);
+    expect(await agent.refused('image_remove', { image: 'team/pruned:1' })).toMatch(/^not_found: /);
+  });
+
   test('are offered to administrators; a project lists and inspects', async () => {
     const { tools } = await agent.client.listTools();
     const { secret } = await bench.client.tokens.create({
@@ -96,10 +180,14 @@ describe('tools for images', skipFor(registryRefusal()), () => {
     expect(names(tools as unknown as Answer[])).toEqual([
       'image_build',
       'image_commit',
+      'image_export',
+      'image_import',
       'image_inspect',
       'image_list',
+      'image_prune',
       'image_pull',
       'image_push',
+      'image_remove',
     ]);
     expect(names((await member.client.listTools()).tools as unknown as Answer[])).toEqual([
       'image_inspect',

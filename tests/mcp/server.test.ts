@@ -280,8 +280,8 @@ describe('every tool', () => {
     ].flatMap((line) => line.split(' '));
     expect(named('readOnlyHint')).toEqual(looks);
     const removes = [
-      'exec_kill file_download file_upload file_write port_forward_remove run_interrupt snapshot_delete',
-      'snapshot_restore',
+      'exec_kill file_download file_upload file_write image_export image_prune image_remove',
+      'port_forward_remove run_interrupt snapshot_delete snapshot_restore',
       'vault_delete vault_frontmatter vault_tags workspace_destroy workspace_stop',
     ].flatMap((line) => line.split(' '));
     const anything = [

@@ -150,7 +150,7 @@ export class ImageStore {
         return await this.#layered.importArchive(name, whole, options);
       if (name === undefined)
         throw new CoppiceError('invalid_argument', 'an archive of a root filesystem needs a name', {
-          hint: 'Give one: coppice images import ARCHIVE NAME',
+          hint: 'Give one: `coppice images import ARCHIVE NAME`.',
         });
       checkImportName(name);
       return await this.#build(name, options, async (rootfs) => {

@@ -5,6 +5,7 @@ import { guestPath } from '../../../inside/shell-command.ts';
 import { filePath, workDirectory, workspaceId } from '../fields.ts';
 import { readGuestFile } from '../guest-file.ts';
 import { defineTool, readOnly, replacing, type Tool, unbounded } from '../tool.ts';
+import { fileForTransfer, fromHost, hostPath, toHost } from '../transfers.ts';
 
 const mode = writeFileQuery.shape.mode.describe('Octal permissions, such as 0644 or 0755.');
 
@@ -193,22 +194,12 @@ const list = defineTool({
   },
 });
 
-const hostPath = z
-  .string()
-  .min(1)
-  .max(4096)
-  .describe('On the host, inside the transfer directory: absolute, or relative to it.');
-
 const transferOutput = z.object({
   workspace_id: z.string(),
   host_path: z.string(),
   guest_path: z.string(),
   bytes: z.number(),
 });
-
-const hostOnly = {
-  not_found: 'Put the file into the transfer directory first; for a file of the workspace call file_list.',
-};
 
 const upload = defineTool({
   name: 'file_upload',
@@ -219,24 +210,16 @@ const upload = defineTool({
   annotations: replacing,
   input: z.strictObject({ workspace_id: workspaceId, host_path: hostPath, guest_path: filePath }),
   output: transferOutput,
-  next: hostOnly,
+  next: { not_found: `${fileForTransfer}; for a file of the workspace call file_list.` },
   run: async (context, input) => {
     const id = await context.own(input.workspace_id);
-    const { file } = await context.transfers.read(input.host_path);
-    try {
-      const query = { path: guestPath(input.guest_path) };
-      const source = file.createReadStream({
-        autoClose: false,
-        highWaterMark: 1024 * 1024,
-        signal: context.signal,
-      });
-      const { path, bytes } = await context.during('copying', () =>
+    const query = { path: guestPath(input.guest_path) };
+    const { path, bytes } = await context.during('copying', () =>
+      fromHost(context, input.host_path, (source) =>
         context.call('writeFile', { params: { sandbox: id }, query }, { upload: source }),
-      );
-      return { workspace_id: id, host_path: input.host_path, guest_path: path, bytes };
-    } finally {
-      await file.close();
-    }
+      ),
+    );
+    return { workspace_id: id, host_path: input.host_path, guest_path: path, bytes };
   },
 });
 
@@ -254,18 +237,9 @@ const download = defineTool({
     const id = await context.own(input.workspace_id);
     const path = guestPath(input.guest_path);
     const { bytes: source } = await context.call('readFile', { params: { sandbox: id }, query: { path } });
-    const { bytes } = await context.during('copying', () =>
-      context.transfers.write(input.host_path, untilAborted(source, context.signal)),
-    );
+    const { bytes } = await context.during('copying', () => toHost(context, input.host_path, source));
     return { workspace_id: id, host_path: input.host_path, guest_path: path, bytes };
   },
 });
-
-async function* untilAborted<T>(source: AsyncIterable<T>, signal: AbortSignal): AsyncIterable<T> {
-  for await (const item of source) {
-    if (signal.aborted) throw new CoppiceError('cancelled', 'the call was cancelled');
-    yield item;
-  }
-}
 
 export const fileTools: readonly Tool[] = [write, read, edit, list, upload, download];

@@ -8,13 +8,16 @@ import {
   imageRefSchema,
   type PullEvent,
   type PushEvent,
+  prunedImagesSchema,
+  pruneImagesSchema,
   snapshotRefSchema,
 } from '@coppice/protocol';
 import { z } from 'zod';
 import { workDirectory, workspaceId } from '../fields.ts';
 import { lastEvent } from '../last-event.ts';
-import { additive, defineTool, outward, readOnly, settling, type Tool } from '../tool.ts';
+import { additive, defineTool, outward, readOnly, replacing, settling, type Tool } from '../tool.ts';
 import type { ToolContext } from '../tool-context.ts';
+import { fileForTransfer, fromHost, hostPath, toHost } from '../transfers.ts';
 
 const list = defineTool({
   name: 'image_list',
@@ -58,6 +61,8 @@ const list = defineTool({
 const imageName = imageRefSchema.describe('Name, digest or id of an image.');
 const newName = imageRefSchema.describe('Name with a tag, as in docker: team/base:1.');
 
+const unknownImage = { not_found: 'Call image_list for the images there are, or image_pull to get it.' };
+
 const imageOutput = z.object({
   image: z.string(),
   digest: z.string(),
@@ -99,7 +104,7 @@ const inspect = defineTool({
   annotations: readOnly,
   input: z.strictObject({ image: imageName }),
   output: imageOutput,
-  next: { not_found: 'Call image_list for the images there are, or image_pull to get it.' },
+  next: unknownImage,
   run: async (context, params) => viewOf(await context.call('getImage', { params })),
 });
 
@@ -245,4 +250,94 @@ const push = defineTool({
   },
 });
 
-export const imageTools: readonly Tool[] = [list, inspect, pull, build, commit, push];
+const remove = defineTool({
+  name: 'image_remove',
+  title: 'Remove an image',
+  description:
+    'Removes an image that no workspace and no snapshot is made from; layers that other images have stay. Do not use it to clean up in general (image_prune).',
+  actions: ['removeImage'],
+  annotations: replacing,
+  input: z.strictObject({ image: imageName }),
+  output: z.object({ image: z.string(), status: z.literal('removed') }),
+  next: { not_found: 'Call image_list for the images there are.' },
+  run: async (context, params) => {
+    await context.call('removeImage', { params });
+    return { image: params.image, status: 'removed' as const };
+  },
+});
+
+const prune = defineTool({
+  name: 'image_prune',
+  title: 'Remove unused images',
+  description:
+    'Removes images whose name went to a newer one, and layers, where nothing uses them. Do not use it to remove one image (image_remove).',
+  actions: ['pruneImages'],
+  annotations: replacing,
+  input: z.strictObject({
+    all: pruneImagesSchema.shape.all.describe('Also images that still have their name.'),
+    builds: pruneImagesSchema.shape.builds.describe('Also the cached steps of builds.'),
+  }),
+  output: prunedImagesSchema.extend({ removed: z.array(z.string()) }),
+  run: async (context, body) => {
+    const { removed, ...pruned } = await context.during('removing', () =>
+      context.call('pruneImages', { body }),
+    );
+    return { ...pruned, removed: removed.map(({ name }) => name) };
+  },
+});
+
+const exportImage = defineTool({
+  name: 'image_export',
+  title: 'Save an image to a host file',
+  description:
+    'Writes an image as one tar, for docker, podman and OCI tools, into the transfer directory of the host; a file that is there is replaced. Host paths elsewhere, and symbolic links, are refused. Do not use it to send an image to a registry (image_push).',
+  actions: ['transferFiles', 'exportImage'],
+  annotations: replacing,
+  input: z.strictObject({ image: imageName, host_path: hostPath }),
+  output: z.object({ image: z.string(), host_path: z.string(), bytes: z.number() }),
+  next: unknownImage,
+  run: async (context, { image, host_path }) => {
+    const archive = await context.call('exportImage', { params: { image } });
+    const { bytes } = await context.during(`exporting ${image}`, () =>
+      toHost(context, host_path, archive.bytes),
+    );
+    return { image, host_path, bytes };
+  },
+});
+
+const importImage = defineTool({
+  name: 'image_import',
+  title: 'Make an image of a host file',
+  description:
+    'Makes an image of an archive in the transfer directory of the host: of docker save, of OCI tools, or of a root filesystem (tar, plain or packed with gzip or zstd). Host paths elsewhere, and symbolic links, are refused. Do not use it for an image of a registry (image_pull).',
+  actions: ['transferFiles', 'importImage'],
+  annotations: additive,
+  input: z.strictObject({
+    host_path: hostPath,
+    name: newName
+      .optional()
+      .describe('Name with a tag. Default: the one in the archive; a root filesystem has none.'),
+  }),
+  output: imageOutput,
+  next: { not_found: `${fileForTransfer}.` },
+  run: async (context, { host_path, name }) => {
+    const query = name === undefined ? {} : { name };
+    const image = await context.during(`importing ${host_path}`, () =>
+      fromHost(context, host_path, (upload) => context.call('importImage', { query }, { upload })),
+    );
+    return viewOf(image);
+  },
+});
+
+export const imageTools: readonly Tool[] = [
+  list,
+  inspect,
+  pull,
+  build,
+  commit,
+  push,
+  remove,
+  prune,
+  exportImage,
+  importImage,
+];
