@@ -273,8 +273,8 @@ describe('every tool', () => {
     const named = (hint: 'readOnlyHint' | 'destructiveHint' | 'idempotentHint') =>
       tools.flatMap((tool) => (tool.annotations?.[hint] === true ? [tool.name] : [])).sort();
     const looks = [
-      'exec_poll file_diff file_list file_read git_diff image_inspect image_list run_list run_result run_show',
-      'snapshot_diff snapshot_list',
+      'exec_poll file_diff file_list file_read git_diff image_inspect image_list project_info project_list',
+      'run_list run_result run_show snapshot_diff snapshot_list',
       'vault_batch_read vault_list vault_read vault_search vault_stats',
       'workspace_git_status workspace_info workspace_ip workspace_list workspace_logs',
     ].flatMap((line) => line.split(' '));

@@ -18,7 +18,8 @@ const listOutput = z.object({
 const list = defineTool({
   name: 'project_list',
   title: 'List projects',
-  description: 'Projects in which agents are tried out, with what they cost and brought in.',
+  description:
+    'Projects in which agents are tried out, with what they cost and brought in. Do not use it for the agents of one (project_info).',
   actions: ['listProjects'],
   annotations: readOnly,
   input: z.strictObject({}),
@@ -30,7 +31,8 @@ const createOutput = z.object({ id: z.string(), name: z.string(), workspace: z.s
 const create = defineTool({
   name: 'project_create',
   title: 'Create a project',
-  description: 'A place to try agents out, apart from production. Set a cap: it is held.',
+  description:
+    'A place to try agents out, apart from production. Set a cap: it is held. Do not use it for a single task (run_start).',
   actions: ['createProject'],
   annotations: additive,
   input: z.strictObject({
@@ -62,7 +64,8 @@ const infoOutput = z.object({
 const info = defineTool({
   name: 'project_info',
   title: 'Look into a project',
-  description: 'A project with its agents, their last runs, its experiments and its numbers.',
+  description:
+    'A project with its agents, their last runs, its experiments and its numbers. Do not use it to judge one (project_evaluate).',
   actions: ['getProject'],
   annotations: readOnly,
   next,
@@ -76,7 +79,7 @@ const deploy = defineTool({
   name: 'project_deploy',
   title: 'Deploy an agent into a project',
   description:
-    'Starts an agent of a type in a sandbox of its own. Type scripted runs config.script and needs no model.',
+    'Starts an agent of a type in a sandbox of its own. Type scripted runs config.script and needs no model. Do not use it outside of a project (run_start).',
   actions: ['deployAgent'],
   annotations: additive,
   next,
@@ -125,7 +128,7 @@ const evaluate = defineTool({
   name: 'project_evaluate',
   title: 'Evaluate a project',
   description:
-    'Says whether a project is worth promoting and which of its agents would go. Promotes nothing: a person confirms the digest.',
+    'Says whether a project is worth promoting and which of its agents would go. Do not expect it to promote: a person confirms the digest.',
   actions: ['evaluateProject'],
   annotations: additive,
   next,
