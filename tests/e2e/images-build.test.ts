@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import type { BuildEvent } from '@coppice/protocol';
 import { packContext } from '@coppice/sdk';
-import { type LayerEntry, layerTar, registryRefusal, skipFor } from '@coppice/testkit';
+import { type LayerEntry, layerTar, registryRefusal, skipFor, skopeoCopy } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { entriesInside, entriesOf, failure, ImageBench, run } from './image-bench.ts';
 
@@ -229,6 +229,43 @@ RUN ln /opt/other.txt hard
       await run('buildah', [...storage, 'rm', '--all']).catch(() => {});
       await rm(root, { recursive: true, force: true });
     }
+  });
+
+  test('is pushed without the layers of its base that the registry has', async () => {
+    const directory = await context({ 'app/one': '1\n' });
+    const dockerfile = 'FROM BASE\nCOPY app /app\nRUN rm /etc/passwd && echo made > /app/made\n';
+    await build(dockerfile, { directory, name: 'team/built:1' });
+    const to = `${bench.registry.host}/team/built:1`;
+    const states: Record<string, string> = {};
+    const pushed = await bench.client.images.push('team/built:1', {
+      to,
+      onLayer: ({ digest, state }) => {
+        states[digest] = state;
+      },
+    });
+    const layersOf = async (name: string): Promise<string[]> =>
+      JSON.parse((await run('skopeo', ['inspect', '--tls-verify=false', `docker://${name}`])).stdout).Layers;
+    const below = await layersOf(base);
+    const layers = await layersOf(to);
+    expect(layers.slice(0, below.length)).toEqual(below);
+    expect(layers.length).toBeGreaterThan(below.length);
+    // The base is there in another repository; the rest is new, the configuration too.
+    const mounted = Object.keys(states).filter((digest) => states[digest] === 'mounted');
+    expect(mounted.sort()).toEqual([...below].sort());
+    expect(Object.values(states).filter((state) => state === 'done')).toHaveLength(
+      layers.length - below.length + 1,
+    );
+    expect(pushed.uploaded_bytes).toBeLessThan(100_000);
+    expect(await bench.client.images.push('team/built:1', { to })).toMatchObject({
+      uploaded_bytes: 0,
+      digest: pushed.digest,
+    });
+    const [layout, bundle] = [bench.path('built-layout'), bench.path('built-bundle')];
+    for (const path of [layout, bundle]) await rm(path, { recursive: true, force: true });
+    await skopeoCopy(`docker://${to}`, `oci:${layout}:x`);
+    await run('umoci', ['unpack', '--image', `${layout}:x`, bundle]);
+    await using sandbox = await bench.client.sandboxes.create({ image: 'team/built:1' });
+    expect(await entriesInside(sandbox)).toEqual(await entriesOf(`${bundle}/rootfs`));
   });
 
   test('shows mounts to one command alone: secrets reach no image and no snapshot, caches come back', async () => {
