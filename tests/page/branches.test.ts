@@ -185,6 +185,66 @@ describe('branches on the page', () => {
     expect(browser.complaints).toEqual([]);
   });
 
+  test('are compared with large and binary files among the changes, which are named and not loaded', async () => {
+    const mib = 1024 ** 2;
+    const lines = (word: string, sizeBytes: number): string =>
+      `${word}\n`.repeat(sizeBytes / (word.length + 1));
+    const write = async (of: Sandbox, word: string, blobBytes: number): Promise<void> => {
+      await of.files.write('/srv/huge.log', lines(word, 5 * mib));
+      await of.files.write('/srv/long.txt', lines(word, 1.5 * mib));
+      await of.files.write('/srv/wide.json', `{"a":"${word.repeat(mib / word.length)}"}\n`);
+      await of.files.write('/srv/blob.bin', new Uint8Array(blobBytes));
+      await of.files.write('/srv/small.txt', `${word}\n`);
+    };
+    const before = await daemon.client.sandboxes.create({ name: 'slim' });
+    await write(before, 'before', 1_000_000);
+    const {
+      sandboxes: [after],
+    } = await before.fork({ name: 'fat' });
+    await write(after!, 'afterwards', 2_000_000);
+
+    const page = await browser.signedIn(daemon);
+    const sizes: Promise<number>[] = [];
+    page.on('response', (response) => {
+      if (response.url().includes('/v1/diff')) sizes.push(response.body().then(({ length }) => length));
+    });
+    await page.goto(`${daemon.url}/compare?from=slim&to=fat&path=/srv/huge.log`);
+    await page.getByRole('heading', { name: '5 paths differ' }).waitFor();
+    await page
+      .getByText('It is too large to compare here. It had 5.2 MB before and has 5.2 MB after.')
+      .waitFor();
+    await page.getByRole('button', { name: /wide\.json/ }).click();
+    await page
+      .getByText('It is too large to compare here. It had 1.0 MB before and has 1.0 MB after.')
+      .waitFor();
+    await page.getByRole('button', { name: /blob\.bin/ }).click();
+    await page.getByText('It is not text. It had 1.0 MB before and has 2.0 MB after.').waitFor();
+
+    await expectAccessible(page);
+    await page.getByRole('button', { name: /long\.txt/ }).click();
+    await page.getByText('This is the beginning of what differs.').waitFor();
+    const elements = (): Promise<number> => page.evaluate('document.querySelectorAll("*").length');
+    expect(await elements()).toBeLessThan(15_000);
+    await page.getByRole('button', { name: /^Show [\d,]+ more lines$/ }).waitFor();
+    await page.getByRole('button', { name: /small\.txt/ }).click();
+    await page.locator('td.added').getByText('afterwards', { exact: true }).waitFor();
+    await expect.poll(() => page.locator('td.added').count()).toBe(1);
+    const loaded = await Promise.all(sizes);
+    expect(loaded.length).toBeGreaterThanOrEqual(6);
+    for (const length of loaded) expect(length).toBeLessThan(700_000);
+
+    // Whoever asks for the diff itself gets as much as they ask for, in whole lines.
+    const long = (options = {}) => daemon.client.diffFile('slim', 'fat', '/srv/long.txt', options);
+    const [all, cut] = [await long(), await long({ max_bytes: 1_000 })];
+    expect(all.truncated).toBe(false);
+    expect(cut.truncated).toBe(true);
+    expect(cut.unified.length).toBeLessThanOrEqual(1_000);
+    expect(cut.unified).toMatch(/\n-before\n$/);
+    expect(all.unified.startsWith(cut.unified)).toBe(true);
+    await Promise.all([after!.destroy(), before.destroy()]);
+    expect(browser.complaints).toEqual([]);
+  });
+
   test('fold when there are many siblings, and are named before a snapshot that they stand on is deleted', async () => {
     const { sandboxes } = await sandbox.fork({ count: 16, name_prefix: 'many' });
     const page = await browser.signedIn(daemon, '/lineage');

@@ -237,9 +237,9 @@ class Calls:
         """List files that differ between two snapshots or sandboxes."""
         return self._transport.json("GET", "/v1/diff", {"from": from_, "to": to, "path": path, "exclude": exclude, "limit": limit})
 
-    def diff_file(self, *, from_: str, to: str, path: str) -> t.DiffFileResult:
+    def diff_file(self, *, from_: str, to: str, path: str, max_bytes: int | None = None) -> t.DiffFileResult:
         """Show the unified diff of one file."""
-        return self._transport.json("GET", "/v1/diff/file", {"from": from_, "to": to, "path": path})
+        return self._transport.json("GET", "/v1/diff/file", {"from": from_, "to": to, "path": path, "max_bytes": max_bytes})
 
     def diff_patch(self, *, from_: str, to: str, path: str | list[str] | None = None, exclude: str | list[str] | None = None) -> t.DiffPatchResult:
         """Write all differences as one patch for git apply."""

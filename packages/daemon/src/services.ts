@@ -24,6 +24,7 @@ import type {
   Event,
   exportSchema,
   Forked,
+  fileDiffQuery,
   fileDiffSchema,
   forkSandboxSchema,
   forkSnapshotSchema,
@@ -246,7 +247,7 @@ export interface Services {
     diffFile(
       from: string,
       to: string,
-      path: string,
+      file: Omit<z.output<typeof fileDiffQuery>, 'from' | 'to'>,
       signal?: AbortSignal,
     ): Promise<z.output<typeof fileDiffSchema>>;
     merge(into: string, input: z.output<typeof mergeSchema>, options?: CallOptions): Promise<Merged>;

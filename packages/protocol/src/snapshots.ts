@@ -146,6 +146,8 @@ export const fileDiffQuery = z.strictObject({
   from: treeRefSchema,
   to: treeRefSchema,
   path: guestPathSchema,
+  /** At most this much of the diff, in whole lines, for readers that show only its beginning. All of it unless told. */
+  max_bytes: z.coerce.number().int().min(1).max(4_194_304).optional(),
 });
 export const fileDiffSchema = z.object({
   path: z.string(),
@@ -153,6 +155,7 @@ export const fileDiffSchema = z.object({
   directory: z.boolean(),
   binary: z.boolean(),
   unified: z.string(),
+  /** The file is too large to compare, and `unified` is empty; or `unified` was cut at `max_bytes`. */
   truncated: z.boolean(),
 });
 

@@ -102,9 +102,9 @@ export class Client implements Disposable {
     from: string,
     to: string,
     path: string,
-    { signal }: CallOptions = {},
+    { signal, ...rest }: Omit<RouteQuery<'diffFile'>, 'from' | 'to' | 'path'> & CallOptions = {},
   ): Promise<RouteResult<'diffFile'>> {
-    return this.#caller.call('diffFile', { query: { from, to, path }, signal });
+    return this.#caller.call('diffFile', { query: { from, to, path, ...rest }, signal });
   }
 
   /** What grew from what. */

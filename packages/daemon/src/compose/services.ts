@@ -88,7 +88,7 @@ export function servicesOf(rooms: Rooms): Services {
     compare: {
       diff: (from, to, options, signal) => compare.diff(from, to, options, signal),
       patch: (from, to, options, signal) => compare.patch(from, to, options, signal),
-      diffFile: (from, to, path, signal) => compare.diffFile(from, to, path, signal),
+      diffFile: (from, to, file, signal) => compare.diffFile(from, to, file, signal),
       merge: (into, input, call) => merger.merge(into, input, call),
       lineage: (project) => lineage.lineage(project),
     },

@@ -144,7 +144,7 @@ export const createHandlers = (services: DoorServices): Handlers => ({
     services.snapshots.forkSandbox(params.sandbox, body, optionsOf(call)),
   diff: ({ query, signal }) => services.compare.diff(query.from, query.to, query, signal),
   diffPatch: ({ query, signal }) => services.compare.patch(query.from, query.to, query, signal),
-  diffFile: ({ query, signal }) => services.compare.diffFile(query.from, query.to, query.path, signal),
+  diffFile: ({ query: { from, to, ...file }, signal }) => services.compare.diffFile(from, to, file, signal),
   merge: ({ params, body, signal }) => services.compare.merge(params.sandbox, body, { signal }),
   gitStatus: ({ params, query, signal }) => services.git.status(params.sandbox, query, { signal }),
   gitDiff: ({ params, query, signal }) => services.git.diff(params.sandbox, query, { signal }),

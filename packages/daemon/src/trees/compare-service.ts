@@ -6,7 +6,14 @@ import {
   type TreeChange,
   unifiedDiff,
 } from '@coppice/disks';
-import { type Change, CoppiceError, type Diff, type fileDiffSchema, type Patch } from '@coppice/protocol';
+import {
+  type Change,
+  CoppiceError,
+  type Diff,
+  type fileDiffQuery,
+  type fileDiffSchema,
+  type Patch,
+} from '@coppice/protocol';
 import type { z } from 'zod';
 import { outermost, type PathChoice, PathFilter } from './path-filter.ts';
 import { assertSameImage, type Side, type TreeAccess } from './tree-access.ts';
@@ -50,6 +57,13 @@ export class ChangeList {
     return { changes: this.#changes, summary: this.#summary, truncated: this.#truncated };
   }
 }
+
+/** The lines of a text that fit. */
+const wholeLines = (text: string, maxBytes = Number.POSITIVE_INFINITY): string => {
+  if (Buffer.byteLength(text) <= maxBytes) return text;
+  const bytes = Buffer.from(text).subarray(0, maxBytes);
+  return bytes.subarray(0, bytes.lastIndexOf('\n') + 1).toString();
+};
 
 const mountedOf = (before: Side, after: Side): string[] => [
   ...new Set([...before.mounted, ...after.mounted]),
@@ -126,7 +140,7 @@ export class CompareService {
   async diffFile(
     from: string,
     to: string,
-    path: string,
+    { path, max_bytes }: Omit<z.output<typeof fileDiffQuery>, 'from' | 'to'>,
     signal?: AbortSignal,
   ): Promise<z.output<typeof fileDiffSchema>> {
     return this.#trees.withBoth(from, to, signal, async (before, after) => {
@@ -135,7 +149,9 @@ export class CompareService {
       const options = signal === undefined ? {} : { signal };
       const { result, text } = await unifiedDiff(tools, before.tree, after.tree, path, options);
       const [directory, binary] = [result === 'directory', result === 'binary'];
-      return { path, directory, binary, unified: text, truncated: result === 'too_large' };
+      const unified = wholeLines(text, max_bytes);
+      const truncated = result === 'too_large' || unified.length < text.length;
+      return { path, directory, binary, unified, truncated };
     });
   }
 }

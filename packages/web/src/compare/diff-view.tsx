@@ -1,8 +1,8 @@
-import type { RouteResult } from '@coppice/protocol';
+import type { Change, RouteResult } from '@coppice/protocol';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { client, noticeSignOut } from '../app/session.ts';
-import { count, plain } from '../app/text.ts';
+import { bytes, count, plain } from '../app/text.ts';
 import { Failure } from '../app/ui.tsx';
 import type { Piece } from './colours.ts';
 import { type Hunk, hunksOf, type Line, pairsOf } from './patch.ts';
@@ -12,6 +12,16 @@ type Colours = ReadonlyMap<Line, readonly Piece[]>;
 
 /** Lines that are in the document at first; the rest comes when it is asked for. */
 const firstLines = 1_500;
+
+/** More of a diff than this nobody reads in a browser: it is neither sent nor drawn. */
+const mostBytes = 512 * 1024;
+
+const sizesOf = ({ size_before, size_after }: Change): string =>
+  size_before === null
+    ? `It has ${bytes(size_after)}.`
+    : size_after === null
+      ? `It had ${bytes(size_before)}.`
+      : `It had ${bytes(size_before)} before and has ${bytes(size_after)} after.`;
 
 const Text = ({ line, colours }: { line: Line; colours: Colours }) => {
   const pieces = colours.get(line);
@@ -97,12 +107,15 @@ export const DiffView = ({
   path,
   isSplit,
   label,
+  change,
 }: {
   from: string;
   to: string;
   path: string;
   isSplit: boolean;
   label?: string;
+  /** As the list of changes has it, where there is one. */
+  change?: Change | undefined;
 }) => {
   const diff = useSignal<FileDiff | undefined>(undefined);
   const hunks = useSignal<readonly Hunk[]>([]);
@@ -115,7 +128,7 @@ export const DiffView = ({
     failure.value = undefined;
     isWhole.value = false;
     client()
-      .diffFile(from, to, path, { signal: abort.signal })
+      .diffFile(from, to, path, { max_bytes: mostBytes, signal: abort.signal })
       .then(async (found) => {
         diff.value = found;
         hunks.value = hunksOf(found.unified);
@@ -130,6 +143,7 @@ export const DiffView = ({
     return () => abort.abort();
   }, [from, to, path]);
   const found = diff.value;
+  const sizes = change === undefined ? '' : ` ${sizesOf(change)}`;
   const total = hunks.value.reduce((sum, { lines }) => sum + lines.length, 0);
   let room = isWhole.value ? Number.POSITIVE_INFINITY : firstLines;
   const shown = hunks.value.flatMap((hunk) => {
@@ -143,11 +157,13 @@ export const DiffView = ({
       <h2 class="mono">{plain(label ?? path)}</h2>
       <Failure error={failure.value} />
       {found?.directory && <p class="muted">A directory. What differs below it is in the list.</p>}
-      {found?.binary && <p class="muted">It is not text. Download it from both sides to compare it.</p>}
+      {found?.binary && (
+        <p class="muted">It is not text.{sizes} Download it from both sides to compare it.</p>
+      )}
       {found !== undefined && !found.binary && !found.directory && total === 0 && (
         <p class="muted">
           {found.truncated
-            ? 'It is too large to compare here.'
+            ? `It is too large to compare here.${sizes} Download it from both sides to compare it.`
             : found.unified === ''
               ? 'It is the same on both sides.'
               : 'Its content is the same; its mode or owner differs.'}
@@ -187,7 +203,7 @@ export const DiffView = ({
         </button>
       )}
       {found?.truncated && total > 0 && (
-        <p class="muted">The rest of this file is too large to compare here.</p>
+        <p class="muted">This is the beginning of what differs. The command below shows all of it.{sizes}</p>
       )}
     </section>
   );

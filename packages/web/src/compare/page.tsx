@@ -143,6 +143,7 @@ export const Page = () => {
     return () => abort.abort();
   }, [from, to, turn.value]);
   const changes = diff.value?.changes ?? [];
+  const byPath = new Map(changes.map((change) => [change.path, change]));
   const move = (step: number): void => {
     const at = changes.findIndex((change) => change.path === path);
     const next = changes[Math.max(0, Math.min(changes.length - 1, at + step))];
@@ -231,11 +232,7 @@ export const Page = () => {
           </div>
           <div class="compare-split">
             <nav class="tree" aria-label="Changed files">
-              <Files
-                folder={treeOf(changes.map((change) => change.path))}
-                changes={new Map(changes.map((change) => [change.path, change]))}
-                chosen={path}
-              />
+              <Files folder={treeOf(changes.map((change) => change.path))} changes={byPath} chosen={path} />
             </nav>
             <div>
               {path !== '' && (
@@ -245,6 +242,7 @@ export const Page = () => {
                   to={idOf(to)}
                   path={path}
                   isSplit={isSplit}
+                  change={byPath.get(path)}
                 />
               )}
               {path !== '' && <Command text={`coppice diff ${quoted(from)} ${quoted(to)} ${quoted(path)}`} />}
