@@ -20,13 +20,23 @@
 
 #define EXTENSION_MAX_BYTES (1u << 20)
 
+/* A directory below the top that the archive has an entry of; its path is plain, as in `a/b`. */
 struct made_directory {
   char *path;
   struct timespec mtime;
 };
 
+struct attributes {
+  uid_t uid;
+  gid_t gid;
+  mode_t mode;
+  struct timespec mtime;
+};
+
 struct unpacking {
   const char *path;
+  /* Directories that are there already get the owner, mode and time of their entries too. */
+  bool replaces_attributes;
   int target;
   bool made_target;
   char stage_name[40];
@@ -36,6 +46,9 @@ struct unpacking {
   struct made_directory *directories;
   size_t directory_count;
   size_t directory_capacity;
+  /* Of the directory that is unpacked into, where the archive has an entry of it. */
+  bool has_top;
+  struct attributes top;
 };
 
 struct entry {
@@ -285,12 +298,18 @@ static int open_parent(const struct unpacking *u, char **parts, size_t count, bo
   return fd;
 }
 
-static void remember_directory(struct unpacking *u, const char *path, int64_t mtime) {
+static void remember_directory(struct unpacking *u, char **parts, size_t count, int64_t mtime) {
+  char *path = must_copy(parts[0]);
+  for (size_t i = 1; i < count; i++) {
+    char *longer = join_path(path, parts[i]);
+    free(path);
+    path = longer;
+  }
   if (u->directory_count == u->directory_capacity) {
     u->directory_capacity = u->directory_capacity == 0 ? 64 : u->directory_capacity * 2;
     u->directories = must_realloc(u->directories, u->directory_capacity * sizeof *u->directories);
   }
-  u->directories[u->directory_count++] = (struct made_directory){must_copy(path), {.tv_sec = (time_t)mtime}};
+  u->directories[u->directory_count++] = (struct made_directory){path, {.tv_sec = (time_t)mtime}};
 }
 
 static void write_content(struct unpacking *u, int fd, const struct entry *entry) {
@@ -331,7 +350,9 @@ static void stage_entry(struct unpacking *u, struct entry *entry) {
   if (count == 0) {
     if (entry->type != '5') refuse("unsafe", 0, "the archive has an entry without a name");
     free(copy);
-    return; /* The directory itself: it is there, and stays as it is. */
+    u->has_top = true;
+    u->top = (struct attributes){(uid_t)entry->uid, (gid_t)entry->gid, entry->mode, {.tv_sec = (time_t)entry->mtime}};
+    return;
   }
   int parent = open_parent(u, parts, count, true, entry->path);
   const char *name = parts[count - 1];
@@ -343,7 +364,7 @@ static void stage_entry(struct unpacking *u, struct entry *entry) {
     if (fchown(fd, (uid_t)entry->uid, (gid_t)entry->gid) < 0 || fchmod(fd, entry->mode) < 0)
       REFUSE_ERRNO("cannot set the owner of %.1024s", entry->path);
     close(fd);
-    remember_directory(u, entry->path, entry->mtime);
+    remember_directory(u, parts, count, entry->mtime);
   } else {
     /* The last of several entries of the same name is the one that counts. */
     if (unlinkat(parent, name, 0) < 0 && errno != ENOENT) REFUSE_ERRNO("cannot replace %.1024s", entry->path);
@@ -405,8 +426,26 @@ static bool is_same_mount(int one, int other) {
   return (a.stx_mask & b.stx_mask & STATX_MNT_ID) == 0 || a.stx_mnt_id == b.stx_mnt_id;
 }
 
+static int compare_directories(const void *a, const void *b) {
+  return strcmp(((const struct made_directory *)a)->path, ((const struct made_directory *)b)->path);
+}
+
+static void set_attributes(int fd, struct attributes attributes, const char *shown) {
+  struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, attributes.mtime};
+  if (fchown(fd, attributes.uid, attributes.gid) < 0 || fchmod(fd, attributes.mode) < 0 || futimens(fd, times) < 0)
+    REFUSE_ERRNO("cannot set the owner of %.1024s", shown);
+}
+
+/* Parents that the archive has no entry of are in the stage too: those that are there already stay as they are. */
+static bool has_entry(const struct unpacking *u, const char *shown) {
+  size_t length = strlen(u->path);
+  while (length > 0 && u->path[length - 1] == '/') length--;
+  struct made_directory key = {.path = (char *)shown + length + 1};
+  return u->directory_count > 0 && bsearch(&key, u->directories, u->directory_count, sizeof key, compare_directories) != NULL;
+}
+
 /* First as a trial that only looks, so that a conflict is found before anything moved. */
-static void settle(int stage, int target, const char *path, bool trial) {
+static void settle(const struct unpacking *u, int stage, int target, const char *path, bool trial) {
   size_t count;
   char **names = directory_names(stage, &count);
   if (names == NULL) REFUSE_ERRNO("cannot list the stage of %.1024s", path);
@@ -421,7 +460,9 @@ static void settle(int stage, int target, const char *path, bool trial) {
       if (fd < 0) REFUSE_ERRNO("cannot enter %.1024s", shown);
       if (!is_same_mount(fd, below))
         refuse("unsupported", EXDEV, "%.1024s is on another filesystem: unpack what belongs there by itself", shown);
-      settle(fd, below, shown, trial);
+      settle(u, fd, below, shown, trial);
+      if (!trial && u->replaces_attributes && S_ISDIR(there.st_mode) && has_entry(u, shown))
+        set_attributes(below, (struct attributes){staged.st_uid, staged.st_gid, staged.st_mode & 07777, staged.st_mtim}, shown);
       close(fd);
       close(below);
     } else if (exists && S_ISDIR(there.st_mode)) {
@@ -467,10 +508,13 @@ static void unpack_worker(void *argument) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, made->mtime};
     if (utimensat(u->stage, made->path, times, AT_SYMLINK_NOFOLLOW) < 0) REFUSE_ERRNO("cannot set the time of %.1024s", made->path);
   }
-  settle(u->stage, u->target, u->path, true);
-  settle(u->stage, u->target, u->path, false);
+  if (u->directory_count > 0) qsort(u->directories, u->directory_count, sizeof *u->directories, compare_directories);
+  settle(u, u->stage, u->target, u->path, true);
+  settle(u, u->stage, u->target, u->path, false);
   close(u->stage);
   remove_tree(u->target, u->stage_name, u->path);
+  u->stage = -1;
+  if (u->replaces_attributes && u->has_top) set_attributes(u->target, u->top, u->path);
   struct buffer body = {0};
   put_u64(&body, u->files);
   put_u64(&body, u->bytes);
@@ -479,6 +523,7 @@ static void unpack_worker(void *argument) {
 
 void tree_unpack(struct channel *channel, struct reader *body) {
   struct unpacking u = {.path = read_string(body), .target = -1, .stage = -1};
+  u.replaces_attributes = body->at < body->end && read_u8(body) != 0;
   if (!read_finished(body)) {
     channel_fail(channel, "invalid_argument", EINVAL, "the request to unpack is malformed");
     return;

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     close(fd);
     fuzz_input(fuzz_tar(data, size), size);
     struct unpacking *unpacking = fuzz_malloc(sizeof *unpacking);
-    *unpacking = (struct unpacking){.path = place, .target = -1, .stage = -1};
+    *unpacking = (struct unpacking){.path = place, .replaces_attributes = size % 2 == 1, .target = -1, .stage = -1};
     unpack_worker(unpacking);
   }
   fuzz_tidy();

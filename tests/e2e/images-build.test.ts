@@ -190,6 +190,13 @@ CMD ["echo started $PORT"]
       'app',
     ]);
     await run('tar', ['-C', directory, '-cf', join(directory, 'plain.tar'), './app', './other.txt']);
+    const top = [
+      { name: './', type: 'directory', mode: 0o711, uid: 9, gid: 9 },
+      { name: './app/', type: 'directory', mode: 0o2750, uid: 9, gid: 10 },
+    ] as const;
+    await writeFile(join(directory, 'topped.tar'), await layerTar(...top));
+    // It has no entry of the directory that its file is in.
+    await writeFile(join(directory, 'implied.tar'), await layerTar({ name: 'app/file', text: 'x', uid: 3 }));
     const dockerfile = `
 FROM BASE AS maker
 WORKDIR /src
@@ -201,6 +208,14 @@ COPY --from=maker /out /opt/out
 COPY --chown=3:4 other.txt /opt/
 ADD packed.data /opt/unpacked/
 ADD plain.tar /opt/plain/
+RUN mkdir -p -m 700 /opt/there/app /opt/there/kept && chown -R 11:12 /opt/there && echo x > /opt/there/app/more
+ADD packed.data /opt/there/
+RUN mkdir -p -m 700 /opt/top/app && chown -R 11:12 /opt/top
+ADD topped.tar /opt/top/
+ADD topped.tar /opt/fresh/
+ADD implied.tar /opt/top/
+RUN mkdir -p -m 700 /opt/copied/app && chown -R 11:12 /opt/copied
+COPY . /opt/copied/
 ADD other.txt /opt/added.txt
 COPY plain.tar /opt/
 WORKDIR /opt/work

@@ -35,6 +35,7 @@ export type {
   PtyAttachment,
   PtyInfo,
   StreamedChunk,
+  UnpackOptions,
   WatchEvent,
   WriteOptions,
 } from './guest/guest.ts';

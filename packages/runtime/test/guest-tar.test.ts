@@ -132,6 +132,41 @@ describe('an archive of a tree', () => {
     expect(readdirSync(at('target')).sort()).toEqual(['kept', 'lib', 'made', 'replaced', 'usr']);
   });
 
+  it('gives directories that are there its owners, modes and times only where that is asked for', async () => {
+    mkdirSync(at('target/named/implied'), { recursive: true });
+    mkdirSync(at('target/behind'));
+    symlinkSync('behind', at('target/link'));
+    for (const name of ['', '/named', '/named/implied', '/behind']) chmodSync(at(`target${name}`), 0o700);
+    const given = {
+      type: 'directory',
+      mode: 0o2755,
+      uid: 5,
+      gid: 6,
+      mtime: new Date(1_500_000_000_000),
+    } as const;
+    const tar = await archive([
+      { ...given, name: './' },
+      { ...given, name: './/named/' },
+      { name: 'named/implied/file', content: 'x' },
+      { ...given, name: 'link' },
+      { name: 'link/file', content: 'x' },
+    ]);
+    const seen = (): Record<string, string> =>
+      Object.fromEntries(
+        ['', 'named', 'named/implied', 'behind'].map((name) => {
+          const { mode, uid, gid, mtimeMs } = statSync(at(`target/${name}`));
+          return [name, `${(mode & 0o7777).toString(8)} ${uid}:${gid} ${mtimeMs === 1_500_000_000_000}`];
+        }),
+      );
+    const kept = '700 0:0 false';
+    await agent.guest.unpack(at('target'), once(tar));
+    expect(seen()).toEqual({ '': kept, named: kept, 'named/implied': kept, behind: kept });
+    // What a link leads to is not what the archive has an entry of, and neither is a directory that it only implies.
+    await agent.guest.unpack(`${at('target')}//`, once(tar), { replaceAttributes: true });
+    const taken = '2755 5:6 true';
+    expect(seen()).toEqual({ '': taken, named: taken, 'named/implied': kept, behind: kept });
+  });
+
   it('of a place that is not there is refused', async () => {
     await expect(collect(agent.guest.pack(at('none')))).rejects.toMatchObject({ code: 'not_found' });
   });

@@ -32,6 +32,7 @@ export async function archiveIn(
   const head = await begin(unpackStream(bufferOf(file.content())), headBytes).catch(() => Buffer.alloc(0));
   if (head.length < headBytes || head.toString('latin1', 257, 262) !== 'ustar') return undefined;
   return {
+    describesTop: true,
     find: (pattern) => Promise.resolve([pattern]),
     isDirectory: () => Promise.resolve(true),
     items: async function* () {

@@ -2,6 +2,7 @@ import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { CoppiceError } from '@coppice/protocol';
+import type { UnpackOptions } from '@coppice/runtime';
 import { pack } from 'tar-stream';
 
 export interface CopyItem {
@@ -25,12 +26,14 @@ export interface CopySource {
   /** A link is what it leads to. */
   isDirectory(path: string): Promise<boolean>;
   items(path: string): AsyncIterable<CopyItem>;
+  /** Whether an item without a path says what the directory that is copied into becomes. */
+  readonly describesTop?: boolean;
 }
 
 export interface CopyTarget {
   isDirectory(path: string): Promise<boolean>;
   /** Below a directory, which is made where there is none. */
-  unpack(directory: string, tar: AsyncIterable<Uint8Array>): Promise<void>;
+  unpack(directory: string, tar: AsyncIterable<Uint8Array>, options?: UnpackOptions): Promise<void>;
 }
 
 export interface CopyOptions {
@@ -51,7 +54,9 @@ export async function copyFiles(
   for (const { source, path } of sources) {
     if (await source.isDirectory(path)) {
       await makeOwned(directory, target, options);
-      await target.unpack(directory, tarOf(source.items(path), '', options));
+      const tar = tarOf(source.items(path), source.describesTop === true ? '.' : '', options);
+      // Directories below that are there already become those that are copied, as with other tools.
+      await target.unpack(directory, tar, { replaceAttributes: true });
       continue;
     }
     const isInto = intoDirectory || (await target.isDirectory(directory));

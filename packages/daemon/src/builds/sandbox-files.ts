@@ -1,6 +1,7 @@
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { CoppiceError, type FileInfo, PathGlob } from '@coppice/protocol';
+import type { UnpackOptions } from '@coppice/runtime';
 import { type Header, pack } from 'tar-stream';
 import type { FileService } from '../inside/file-service.ts';
 import type { CopyItem, CopySource, CopyTarget } from './copy-files.ts';
@@ -65,8 +66,12 @@ export class SandboxFiles implements CopySource, CopyTarget {
     yield* tarItems(await this.#files.pack(this.#sandbox, path));
   }
 
-  async unpack(directory: string, tar: AsyncIterable<Uint8Array>): Promise<void> {
-    await this.#files.unpack(this.#sandbox, directory, tar);
+  async unpack(
+    directory: string,
+    tar: AsyncIterable<Uint8Array>,
+    options: UnpackOptions = {},
+  ): Promise<void> {
+    await this.#files.unpack(this.#sandbox, directory, tar, options);
   }
 
   async stat(path: string): Promise<FileInfo | undefined> {

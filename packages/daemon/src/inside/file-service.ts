@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { posix } from 'node:path';
 import { CoppiceError, type FileEvent, type FileInfo } from '@coppice/protocol';
-import { type FileStat, GatheredBytes, type Guest } from '@coppice/runtime';
+import { type FileStat, GatheredBytes, type Guest, type UnpackOptions } from '@coppice/runtime';
 import { TextSearch } from '../text/replace-text.ts';
 import { type GuestAccess, withGuest } from './guest-access.ts';
 import { guestTime } from './guest-time.ts';
@@ -172,8 +172,12 @@ export class FileService {
     ref: string,
     path: string,
     tar: AsyncIterable<Uint8Array>,
+    options: UnpackOptions = {},
   ): Promise<{ path: string; files: number; bytes: number }> {
-    return withGuest(this.#guests, ref, async ({ guest }) => ({ path, ...(await guest.unpack(path, tar)) }));
+    return withGuest(this.#guests, ref, async ({ guest }) => ({
+      path,
+      ...(await guest.unpack(path, tar, options)),
+    }));
   }
 
   async #readText(guest: Guest, path: string): Promise<Buffer> {

@@ -20,6 +20,7 @@ import type {
   ProcessRequest,
   PtyAttachment,
   PtyInfo,
+  UnpackOptions,
   WriteOptions,
 } from './guest.ts';
 import type { GuestLink } from './guest-link.ts';
@@ -258,8 +259,14 @@ export class GuestClient implements Guest {
     return this.#download(operation.pack, this.#path(path).finish());
   }
 
-  async unpack(path: string, tar: AsyncIterable<Uint8Array>): Promise<{ files: number; bytes: number }> {
-    const reader = await this.#upload(operation.unpack, this.#path(path), tar);
+  async unpack(
+    path: string,
+    tar: AsyncIterable<Uint8Array>,
+    { replaceAttributes = false }: UnpackOptions = {},
+  ): Promise<{ files: number; bytes: number }> {
+    const body = this.#path(path);
+    // Left out where it says nothing: agents of running sandboxes may be older than it is.
+    const reader = await this.#upload(operation.unpack, replaceAttributes ? body.u8(1) : body, tar);
     return { files: reader.u64(), bytes: reader.u64() };
   }
 

@@ -124,6 +124,11 @@ export interface WriteOptions {
   readonly createParents?: boolean;
 }
 
+export interface UnpackOptions {
+  /** Directories that are there already get the owner, mode and time that the tar has for them. */
+  readonly replaceAttributes?: boolean;
+}
+
 /** All that belongs to a file besides its content. */
 export interface FileAttributes {
   readonly mode: number;
@@ -221,7 +226,11 @@ export interface Guest {
   /** A tar (ustar with pax where needed) of what is below the path. */
   pack(path: string): AsyncIterable<Buffer>;
   /** Unpacks such a tar below an existing or new directory; refuses entries that leave it. */
-  unpack(path: string, tar: AsyncIterable<Uint8Array>): Promise<{ files: number; bytes: number }>;
+  unpack(
+    path: string,
+    tar: AsyncIterable<Uint8Array>,
+    options?: UnpackOptions,
+  ): Promise<{ files: number; bytes: number }>;
 
   /** Connects to a TCP port on the sandbox's own loopback. */
   dial(port: number): Promise<ByteStream>;
