@@ -131,7 +131,7 @@ describe('a run of a program', () => {
     await coppice.runs.remove(run.id);
   });
 
-  test('reports events, fetches messages and says that it is done with its own token, and reaches nothing else', async () => {
+  test('reports events, fetches messages and says that it is done with its own token, reads its own run, and reaches nothing else', async () => {
     const told = 'echo $COPPICE_RUN_TOKEN; sleep 600';
     const [one, two] = await Promise.all([
       coppice.runs.start({ task: 'talk', command: told }),
@@ -163,8 +163,11 @@ describe('a run of a program', () => {
     expect((await inside(tokenOne, 'POST', '/v1/run/events', forged)).status).toBe(400);
     const foreign = { type: 'agent.message', run_id: two.id, data: { text: 'not mine' } };
     expect((await inside(tokenOne, 'POST', '/v1/run/events', foreign)).status).toBe(400);
-    for (const path of ['/v1/runs', `/v1/runs/${one.id}`, '/v1/sandboxes', `/v1/sandboxes/${one.sandbox_id}`])
-      expect((await inside(tokenOne, 'GET', path)).status).toBe(403);
+    expect((await inside(tokenOne, 'GET', `/v1/runs/${one.id}`)).status).toBe(200);
+    for (const path of ['/v1/runs', `/v1/runs/${two.id}`, '/v1/sandboxes', `/v1/sandboxes/${one.sandbox_id}`])
+      expect((await inside(tokenOne, 'GET', path)).status, path).toBe(403);
+    for (const call of ['messages', 'interrupt', 'resume', 'rewind', 'fork', 'stop'])
+      expect((await inside(tokenOne, 'POST', `/v1/runs/${one.id}/${call}`, {})).status, call).toBe(403);
 
     const waiting = inside(tokenTwo, 'GET', '/v1/run/messages?wait_s=20');
     const message = await coppice.runs.tell(two.id, 'use a queue', { kind: 'nudge' });

@@ -113,6 +113,14 @@ test('a network policy is one line', () => {
     'internet, ports 443 only, never 192.0.2.1',
   );
   expect(describeNetwork({ ...none, allowed_ports: [443] })).toBe('none, ports 443 only');
+  const names = ['registry.example', '*.github.com:443'];
+  expect(describeNetwork({ ...none, allow: names, deny: ['gist.github.com'] })).toBe(
+    'registry.example, *.github.com:443, never gist.github.com',
+  );
+  // Beside names the internet is not open, whatever else the policy says.
+  expect(describeNetwork({ ...none, allow_internet: true, allow: names })).toBe(
+    'registry.example, *.github.com:443',
+  );
 });
 
 describe('lineage', () => {
