@@ -115,23 +115,28 @@ describe('what is done on the page', () => {
   test('is done without a mouse: j, k, Enter, s, d, and a palette that finds and does', async () => {
     const page = await browser.signedIn(daemon);
     await rows(page, 'Sandboxes').first().waitFor();
-    const selected = (): Promise<string> => page.locator('.rows .row.selected .name a').first().innerText();
-    await page.keyboard.press('j');
-    expect(await selected()).toBe('try');
-    await page.keyboard.press('j');
-    expect(await selected()).toBe('dev');
-    await page.keyboard.press('k');
-    expect(await selected()).toBe('try');
+    // A key does nothing where the rows are not there yet, so each is waited for before the next.
+    const selects = async (key: string, name: string): Promise<void> => {
+      await page.keyboard.press(key);
+      await expect
+        .poll(() => page.locator('.rows .row.selected .name a').allInnerTexts(), { timeout: 20_000 })
+        .toEqual([name]);
+    };
+    await selects('j', 'try');
+    await selects('j', 'dev');
+    await selects('k', 'try');
     await page.keyboard.press('d');
     await page.getByRole('heading', { name: 'Nothing differs' }).waitFor();
     await page.keyboard.press('o');
-    await page.keyboard.press('j');
-    await page.keyboard.press('j');
+    await rows(page, 'Sandboxes').first().waitFor();
+    await selects('j', 'try');
+    await selects('j', 'dev');
+    const name = `by-key-${Date.now()}`;
     await page.keyboard.press('s');
-    await page.getByRole('dialog').getByLabel('Name').fill('by-key');
+    await page.getByRole('dialog').getByLabel('Name').fill(name);
     await page.keyboard.press('Enter');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
-    expect((await dev.snapshots()).map(({ name }) => name)).toContain('by-key');
+    expect((await dev.snapshots()).map((snapshot) => snapshot.name)).toContain(name);
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'dev' }).waitFor();
 
@@ -142,16 +147,19 @@ describe('what is done on the page', () => {
       ['lineage', 'Lineage'],
     ] as const) {
       await page.keyboard.press('Control+k');
+      await page.getByRole('dialog').waitFor();
       await page.keyboard.type(typed);
       await expect.poll(() => page.getByRole('option').first().innerText()).toContain(found);
       await page.keyboard.press('Enter');
       await page.getByRole('heading', { name: found, exact: true }).waitFor();
     }
     await page.keyboard.press('Control+k');
+    await page.getByRole('dialog').waitFor();
     await page.keyboard.type('nothing is called this');
     await page.getByText('Nothing is called that.').waitFor();
     await expectAccessible(page);
     await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
     await page.keyboard.press('?');
     for (const key of [
       'Next row',
