@@ -91,6 +91,45 @@ describe('the page in a browser', () => {
 
   const screen = (page: Page) => page.locator('.xterm-accessibility [role=list]');
 
+  test('draws what each sandbox uses: a line that rises with work, and none for a sandbox that stopped', async () => {
+    const cpus = 0.5;
+    const [busy, idle] = await Promise.all(
+      ['busy', 'idle'].map((name) => daemon.client.sandboxes.create({ name, cpus })),
+    );
+    const page = await browser.signedIn(daemon);
+    const lineOf = (name: string) =>
+      rows(page, 'Sandboxes')
+        .filter({ has: page.getByRole('link', { name, exact: true }) })
+        .getByRole('img', { name: /^Processor: \d+ percent of one$/ });
+    /** Shares of one processor, the newest last, as they are drawn: 17 is the bottom and 1 the top. */
+    const shares = async (name: string): Promise<number[]> => {
+      const points = (await lineOf(name).locator('polyline').getAttribute('points')) ?? '';
+      return points.split(' ').map((point) => ((17 - Number(point.split(',')[1])) / 16) * cpus);
+    };
+    await lineOf('busy').waitFor();
+    const before = await shares('busy');
+    expect(before.length).toBeGreaterThan(1);
+
+    await busy!.jobs.start('while :; do :; done');
+    const most = async (): Promise<number> => Math.max(...(await shares('busy')));
+    await expect.poll(most, { timeout: 300_000 }).toBeGreaterThan(Math.max(...before) + 0.02);
+    // The words say the same as the newest point.
+    const said = await lineOf('busy').evaluate((line) => [
+      line.getAttribute('aria-label')!,
+      line.querySelector('polyline')!.getAttribute('points')!,
+    ]);
+    const newest = ((17 - Number(/,([\d.]+)$/.exec(said[1]!)![1])) / 16) * cpus;
+    const percent = Number(/\d+/.exec(said[0]!)![0]);
+    expect(Math.abs(Math.min(percent / 100, cpus) - newest)).toBeLessThan(0.02);
+    expect((await shares('idle')).at(-1)).toBeLessThan(await most());
+
+    await busy!.stop({ grace_s: 0 });
+    await lineOf('busy').waitFor({ state: 'detached' });
+    await lineOf('idle').waitFor();
+    await Promise.all([busy!.destroy(), idle!.destroy()]);
+    expect(browser.complaints).toEqual([]);
+  });
+
   test('has a terminal that keeps up with 200,000 lines and is the same after a reload', async () => {
     const page = await browser.signedIn(daemon, '/sandboxes/dev');
     await page.locator('.xterm-rows').waitFor();

@@ -83,7 +83,8 @@ const Empty = () => (
 );
 
 const Row = ({ sandbox }: { sandbox: Sandbox }) => {
-  const measured = usage.value.get(sandbox.id);
+  // Only those that run are measured: what one used before it stopped is no longer true.
+  const measured = sandbox.state === 'running' ? usage.value.get(sandbox.id) : undefined;
   const asked = questions.value.get(sandbox.id);
   const cost = spending.value?.bySandbox.get(sandbox.id);
   const grownFrom =
