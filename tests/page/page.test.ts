@@ -91,6 +91,23 @@ describe('the page in a browser', () => {
 
   const screen = (page: Page) => page.locator('.xterm-accessibility [role=list]');
 
+  test('has a palette that takes what was typed before it was there, and Enter too', async () => {
+    const page = await browser.signedIn(daemon);
+    await page.getByRole('link', { name: 'dev', exact: true }).waitFor();
+    const loaded = Promise.withResolvers<void>();
+    await page.route('**/*.js', async (route) => {
+      await loaded.promise;
+      await route.continue();
+    });
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('snapshot dev');
+    await page.keyboard.press('Enter');
+    expect(await page.getByRole('dialog').count()).toBe(0);
+    loaded.resolve();
+    await page.getByRole('dialog').getByText('coppice snapshot dev').waitFor();
+    expect(browser.complaints).toEqual([]);
+  });
+
   test('draws what each sandbox uses: a line that rises with work, and none for a sandbox that stopped', async () => {
     const cpus = 0.5;
     const [busy, idle] = await Promise.all(

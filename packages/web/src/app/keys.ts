@@ -29,21 +29,32 @@ const isTyping = (target: EventTarget | null): boolean =>
   target.closest('input, textarea, select, [contenteditable], .xterm, dialog') !== null;
 
 /** What is typed between the key that opens a field and the moment that the field has the focus; undefined otherwise. */
-let ahead: string | undefined;
+let ahead: Ahead | undefined;
+
+interface Ahead {
+  readonly text: string;
+  /** Enter came after the text; what came after Enter is dropped. */
+  readonly isEntered: boolean;
+}
+
+const nothing: Ahead = { text: '', isEntered: false };
 
 export const typeAhead = (): void => {
-  ahead = '';
+  ahead = nothing;
 };
 
-export const takeTyped = (): string => {
-  const typed = ahead ?? '';
+export const takeTyped = (): Ahead => {
+  const typed = ahead ?? nothing;
   ahead = undefined;
   return typed;
 };
 
 document.addEventListener('keydown', (event) => {
   if (ahead !== undefined) {
-    if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) ahead += event.key;
+    const { text, isEntered } = ahead;
+    if (event.key === 'Enter') ahead = { text, isEntered: true };
+    else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !isEntered)
+      ahead = { text: text + event.key, isEntered };
     event.preventDefault();
     return;
   }

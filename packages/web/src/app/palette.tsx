@@ -75,8 +75,10 @@ const Inner = () => {
         autocomplete="off"
         spellcheck={false}
         onFocus={(event) => {
-          event.currentTarget.value += takeTyped();
+          const { text, isEntered } = takeTyped();
+          event.currentTarget.value += text;
           typed.value = event.currentTarget.value;
+          if (isEntered) choose(matches(typed.value)[0]);
         }}
         onInput={(event) => {
           typed.value = event.currentTarget.value;
