@@ -106,6 +106,35 @@ describe('the page of a token', () => {
     expect(browser.complaints).toEqual([]);
   });
 
+  test('of a run shows that run as it goes on, and changes nothing', async () => {
+    const start = (name: string, command: string) => daemon.client.runs.start({ name, task: name, command });
+    const mine = await start('my-run', 'echo $COPPICE_RUN_TOKEN; sleep 600');
+    const other = await start('of-shop-run', 'sleep 600');
+    let token = '';
+    await eventually('the program says its token', async () => {
+      const { events } = await daemon.client.runs.listEvents(mine.id);
+      token = /cpt_[\w-]+/.exec(JSON.stringify(events))?.[0] ?? '';
+      return token !== '';
+    });
+    const page = await open(token);
+    await page.getByRole('heading', { name: 'my-run' }).waitFor();
+    await daemon.client.runs.tell(mine.id, 'hurry up');
+    await page.getByRole('list', { name: 'What the agent did' }).getByText('hurry up').waitFor();
+    await expectAccessible(page);
+    for (const name of ['Stop', 'Pause', 'Interrupt', 'Send', 'Rewind to step 1'])
+      expect(await page.getByRole('button', { name, exact: true }).count(), name).toBe(0);
+    expect(await page.getByRole('navigation').getByRole('link').count()).toBe(0);
+    // Another address leads to the same run.
+    for (const path of [`/runs/${other.id}`, '/lineage', '/runs', '/']) {
+      await page.goto(daemon.url + path);
+      await page.getByRole('heading', { name: 'my-run' }).waitFor();
+      expect(await page.getByText('does not cover').count()).toBe(0);
+      await expectNothingOf(page, shop);
+      expect(await page.content()).not.toContain(other.id);
+    }
+    expect(browser.complaints).toEqual([]);
+  });
+
   test('of a sandbox shows its own events and what its own calls cost', async () => {
     const page = await open(web.token!);
     await page.getByRole('heading', { name: 'of-web' }).waitFor();

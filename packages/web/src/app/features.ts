@@ -8,7 +8,7 @@ import { projects } from '../projects/index.ts';
 import { runs } from '../runs/index.ts';
 import { sandbox } from '../sandbox/index.ts';
 import type { Feature } from './feature.ts';
-import { isAdmin, onlySandbox } from './session.ts';
+import { isAdmin, onlyRun, onlySandbox } from './session.ts';
 
 /** Each is a folder of its own; nothing else knows what is in it. In the order of the navigation. */
 export const features: readonly Feature[] = [
@@ -24,7 +24,7 @@ export const features: readonly Feature[] = [
 
 /** Those that the token behind the page may see. */
 export const navigation = (): readonly Feature[] =>
-  onlySandbox() === undefined
+  onlySandbox() === undefined && onlyRun() === undefined
     ? features.filter(({ isInNavigation, isForProjects }) => isInNavigation && (isForProjects || isAdmin()))
     : [];
 

@@ -71,8 +71,12 @@ const scope = (): string => (signIn.value.state === 'in' ? signIn.value.caller.s
 /** The sandbox that is all this page may see; undefined for one that sees more. */
 export const onlySandbox = (): string | undefined => /^sandbox:(.+)$/.exec(scope())?.[1];
 
+/** The run that is all this page may see. It looks only: the token is the agent's own. */
+export const onlyRun = (): string | undefined => /^run:(.+)$/.exec(scope())?.[1];
+
 /** Whether it sees everything; the page of one project or one sandbox shows what belongs to that. */
 export const isAdmin = (): boolean => scope() === 'admin';
 
 /** Whether it may do things, or only look. */
-export const mayChange = (): boolean => signIn.value.state === 'in' && signIn.value.caller.role === 'full';
+export const mayChange = (): boolean =>
+  signIn.value.state === 'in' && signIn.value.caller.role === 'full' && onlyRun() === undefined;

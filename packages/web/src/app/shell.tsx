@@ -4,7 +4,7 @@ import { type Found, features, find, load, navigation, pageOf } from './features
 import { allKeys, paletteOpen, typeAhead, useKeys } from './keys.ts';
 import { lazily } from './lazily.tsx';
 import { go, path } from './router.ts';
-import { leave, onlySandbox, signIn } from './session.ts';
+import { leave, onlyRun, onlySandbox, signIn } from './session.ts';
 import { connection } from './store.ts';
 import { Command, Dialog } from './ui.tsx';
 
@@ -82,6 +82,8 @@ const Mark = () => (
 );
 
 const foundHere = (): Found | undefined => {
+  const run = onlyRun();
+  if (run !== undefined) return find(`/runs/${run}`);
   const only = onlySandbox();
   if (only === undefined) return find(path.value);
   const sandbox = features.find(({ isForOneSandbox }) => isForOneSandbox)!;

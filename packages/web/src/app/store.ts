@@ -1,6 +1,6 @@
 import type { Event, Sandbox, SandboxDetail } from '@coppice/protocol';
 import { batch, computed, signal } from '@preact/signals';
-import { client, noticeSignOut, onlySandbox } from './session.ts';
+import { client, noticeSignOut, onlyRun, onlySandbox } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'lost' | 'asleep';
 
@@ -71,8 +71,8 @@ const put = (changed: readonly Sandbox[], missing: readonly string[] = []): void
 
 const loadAll = async (): Promise<void> => {
   const only = onlySandbox();
-  const list =
-    only === undefined ? await client().sandboxes.list() : [await client().sandboxes.at(only).inspect()];
+  const all = async () => (onlyRun() === undefined ? client().sandboxes.list() : []);
+  const list = only === undefined ? await all() : [await client().sandboxes.at(only).inspect()];
   byId.value = new Map(list.filter(({ id }) => !gone.has(id)).map((sandbox) => [sandbox.id, sandbox]));
   loaded.value = true;
 };

@@ -2,7 +2,7 @@ import type { RunDetail, RunEvent, RunStep } from '@coppice/protocol';
 import { useComputed, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ask } from '../app/actions.tsx';
-import { client, isAdmin, mayChange, noticeSignOut } from '../app/session.ts';
+import { client, isAdmin, mayChange, noticeSignOut, onlyRun } from '../app/session.ts';
 import { hrefOf, nameOf } from '../app/store.ts';
 import { dollars, plain } from '../app/text.ts';
 import { Age, Copy, Failure } from '../app/ui.tsx';
@@ -249,6 +249,8 @@ export const RunPage = ({ of }: { of: string }) => {
             <dd>
               {found.sandbox_id === null ? (
                 'gone'
+              ) : onlyRun() !== undefined ? (
+                <code>{found.sandbox_id}</code>
               ) : (
                 <a href={hrefOf(found.sandbox_id)}>{plain(nameOf(found.sandbox_id))}</a>
               )}
