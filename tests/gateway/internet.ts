@@ -20,6 +20,7 @@ export class Internet implements AsyncDisposable {
   readonly #host: ChildProcess;
   readonly #servers: ChildProcess;
   readonly #lines: Interface;
+  #listener: ChildProcess | undefined;
 
   /** Whom one has to trust to trust its servers. */
   readonly authority: string;
@@ -66,6 +67,29 @@ export class Internet implements AsyncDisposable {
     return `/proc/${this.#host.pid}/ns/net`;
   }
 
+  /** Has the machine answer on every address of version 6 that it has, which are returned. */
+  async listenOnIpv6(port: number): Promise<string[]> {
+    const inside = (...argv: string[]) => [`--net=${this.host}`, '--', ...argv];
+    if (this.#listener === undefined) {
+      const answer = `require('node:http').createServer((_, answer) => answer.end('over IPv6'))`;
+      const program = `${answer}.listen(${port}, '::', () => console.log('ready'))`;
+      this.#listener = spawn('nsenter', inside(process.execPath, '-e', program), {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      await this.#ready(this.#listener);
+      await once(this.#listener.stdout!, 'data');
+      // Whoever is let through gets there.
+      const { stdout: own } = await run('nsenter', inside('curl', '-sS', '-g', `http://[::1]:${port}/`));
+      if (own !== 'over IPv6') throw new Error(`the listener answers ${own}`);
+    }
+    const { stdout } = await run('nsenter', inside('ip', '-6', '-json', 'address', 'show'));
+    const links = JSON.parse(stdout) as { addr_info: { local: string; scope: string }[] }[];
+    return links
+      .flatMap(({ addr_info: all }) => all)
+      .filter(({ scope }) => scope !== 'host')
+      .map(({ local }) => local);
+  }
+
   /** Every name that was asked of the name server since the last time. */
   asked(): Promise<string[]> {
     return this.#tell('');
@@ -77,7 +101,10 @@ export class Internet implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const ended = [this.#host, this.#servers].map((process) => once(process, 'exit'));
+    const ended = [this.#host, this.#servers, this.#listener].flatMap((process) =>
+      process === undefined ? [] : [once(process, 'exit')],
+    );
+    this.#listener?.kill('SIGKILL');
     this.#servers.stdin?.end();
     this.#host.kill('SIGKILL');
     await Promise.all(ended);

@@ -104,6 +104,19 @@ describe.each(['container', 'gvisor'] as const)('a sandbox of %s whose policy na
     expect(await curl('http://lan.example.com/')).toContain('which is this machine or a private network');
   });
 
+  test('does not reach anything by IPv6, which no policy opens', async () => {
+    expect(await sh('getent ahostsv6 good.example.com | grep -v ::ffff:')).toBe('');
+    const addresses = await internet.listenOnIpv6(7777);
+    // Each address of this machine, over each link that the sandbox has.
+    const urls = addresses.flatMap((address) => [
+      `http://[${address}]:7777/`,
+      `http://[${address}%25eth0]:7777/`,
+    ]);
+    expect(urls.length).toBeGreaterThan(0);
+    for (const url of urls)
+      expect(await curl('-g -6 --connect-timeout 3', `'${url}'`), url).not.toContain('over IPv6');
+  });
+
   test('is told that a name does not exist, and that a port is not allowed, as any program expects', async () => {
     expect(await curl('http://absent.example.com/')).toContain('Could not resolve host');
     expect(await curl('http://a.wide.example.com:8080/')).toMatch(
