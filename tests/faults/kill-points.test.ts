@@ -292,9 +292,13 @@ describe('a daemon that is killed', () => {
     await nothingUnknown();
   }
 
-  // Other files walk the rest: memory-kill-points.test.ts, run-kill-points.test.ts, forge-kill-points.test.ts and branch-kill-points.test.ts.
+  // Other files walk the rest: memory-kill-points.test.ts, run-kill-points.test.ts, forge-kill-points.test.ts, branch-kill-points.test.ts
+  // and, for webhooks, e2e/run-webhooks.test.ts.
   const ofAnyDriver = killPoints.filter(
-    (point) => !/^checkpoint\.|memory-written$|^run\.|^talk\.|^forge-|^branch-/.test(point),
+    (point) =>
+      !/^checkpoint\.|memory-written$|^run\.|^run-pause\.|^race\.|^talk\.|^webhook\.|^forge-|^branch-/.test(
+        point,
+      ),
   );
   test.each(ofAnyDriver)('at %s leaves the old or the new state, and nothing else', (point) =>
     walk(point, scenes[point.slice(0, point.lastIndexOf('.'))]!),

@@ -206,7 +206,14 @@ describe('branches on the page', () => {
     const page = await browser.signedIn(daemon);
     const sizes: Promise<number>[] = [];
     page.on('response', (response) => {
-      if (response.url().includes('/v1/diff')) sizes.push(response.body().then(({ length }) => length));
+      if (response.url().includes('/v1/diff'))
+        sizes.push(
+          response.body().then(
+            ({ length }) => length,
+            // The page went on to another file before it came.
+            () => 0,
+          ),
+        );
     });
     await page.goto(`${daemon.url}/compare?from=slim&to=fat&path=/srv/huge.log`);
     await page.getByRole('heading', { name: '5 paths differ' }).waitFor();
@@ -230,7 +237,8 @@ describe('branches on the page', () => {
     await page.locator('td.added').getByText('afterwards', { exact: true }).waitFor();
     await expect.poll(() => page.locator('td.added').count()).toBe(1);
     const loaded = await Promise.all(sizes);
-    expect(loaded.length).toBeGreaterThanOrEqual(6);
+    // One for each file; the list may have come before.
+    expect(loaded.length).toBeGreaterThanOrEqual(5);
     for (const length of loaded) expect(length).toBeLessThan(700_000);
 
     // Whoever asks for the diff itself gets as much as they ask for, in whole lines.
