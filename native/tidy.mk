@@ -1,5 +1,5 @@
 # `make tidy`: clang-tidy over every source of the programs. .clang-tidy says what it looks for.
-# A source is looked at again when it, a header or the rules changed.
+# A source is checked again when it, a header or the rules change.
 CLANG_TIDY ?= clang-tidy
 TIDY_SOURCES := $(filter-out build/% fuzz/% sanitize/%,$(wildcard */*.c))
 TIDY_FLAGS := -std=gnu11 -D_GNU_SOURCE= -isystem $(BLAKE3) -I$(BUILD)/launch

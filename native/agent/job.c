@@ -84,7 +84,7 @@ static void log_append(struct job *job, uint8_t stream, const uint8_t *bytes, si
       block->start = job->log_end;
       block->last = UINT32_MAX;
       if (job->last == NULL) job->first = block;
-      else job->last->next = block; /* NOLINT(clang-analyzer-unix.Malloc): what was dropped is the oldest of many, not the last */
+      else job->last->next = block; /* NOLINT(clang-analyzer-unix.Malloc): drop_oldest frees the first block, never the last */
       job->last = block;
       job->block_count++;
     }

@@ -329,7 +329,7 @@ static bool scan_dir(struct walk *walk, struct listing listing, struct ignore_li
         if (item->type == 'd') memcpy(((struct record *)(canonical.data + at))->hash, item->hash, HASH_LEN);
       }
       locations[kept] = item->type == 'f' || item->type == 'd' ? item->location : (struct location){0};
-      /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what has not changed was in the block */
+      /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): an unchanged item always comes from the block */
       keys[kept++] = item->changed ? key_of(walk, item) : block->stats[item->old_at];
     }
     count = kept;

@@ -3,18 +3,15 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { presets } from '@coppice/protocol';
 import type { Sandbox } from '@coppice/sdk';
 import { RunningDaemon } from '@coppice/testkit';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Internet, nameServer, server } from './internet.ts';
 
-const names = [
-  'api.example.com',
-  'registry.npmjs.org',
-  'pypi.org',
-  'files.pythonhosted.org',
-  'evil.example.com',
-];
+const [npmHost] = presets.npm as [string];
+const [pypiHost, pypiFilesHost] = presets.pypi as [string, string];
+const names = ['api.example.com', npmHost, pypiHost, pypiFilesHost, 'evil.example.com'];
 const zone = Object.fromEntries(names.map((name) => [name, server]));
 
 let internet: Internet;
@@ -60,13 +57,13 @@ function makeRegistries(web: string): void {
     JSON.stringify({ name: 'coppice-probe', version: '1.0.0', main: 'index.js' }),
   );
   put('npm/package/index.js', "module.exports = 'from npm';\n");
-  const tarball = put('registry.npmjs.org/coppice-probe/-/coppice-probe-1.0.0.tgz', '');
+  const tarball = put(`${npmHost}/coppice-probe/-/coppice-probe-1.0.0.tgz`, '');
   execFileSync('tar', ['-C', join(web, 'npm'), '-czf', tarball, 'package']);
   const version = {
     name: 'coppice-probe',
     version: '1.0.0',
     dist: {
-      tarball: 'https://registry.npmjs.org/coppice-probe/-/coppice-probe-1.0.0.tgz',
+      tarball: `https://${npmHost}/coppice-probe/-/coppice-probe-1.0.0.tgz`,
       shasum: digest(tarball, 'sha1', 'hex'),
       integrity: `sha512-${digest(tarball, 'sha512', 'base64')}`,
     },
@@ -77,8 +74,8 @@ function makeRegistries(web: string): void {
     versions: { '1.0.0': version },
   };
   // A file and the directory of its tarball cannot have one name.
-  put('registry.npmjs.org/coppice-probe.json', JSON.stringify(document));
-  const wheel = put('files.pythonhosted.org/packages/coppice_probe-1.0-py3-none-any.whl', '');
+  put(`${npmHost}/coppice-probe.json`, JSON.stringify(document));
+  const wheel = put(`${pypiFilesHost}/packages/coppice_probe-1.0-py3-none-any.whl`, '');
   put('wheel/coppice_probe.py', "said = 'from pip'\n");
   const about = 'wheel/coppice_probe-1.0.dist-info';
   put(`${about}/METADATA`, 'Metadata-Version: 2.1\nName: coppice-probe\nVersion: 1.0\n');
@@ -87,8 +84,11 @@ function makeRegistries(web: string): void {
   const parts = ['coppice_probe.py', 'coppice_probe-1.0.dist-info'].map((part) => join(web, 'wheel', part));
   rmSync(wheel);
   execFileSync('python3', ['-m', 'zipfile', '-c', wheel, ...parts]);
-  const link = `https://files.pythonhosted.org/packages/coppice_probe-1.0-py3-none-any.whl#sha256=${digest(wheel, 'sha256', 'hex')}`;
-  put('pypi.org/simple/coppice-probe/index.html', `<a href="${link}">coppice_probe-1.0-py3-none-any.whl</a>`);
+  const link = `https://${pypiFilesHost}/packages/coppice_probe-1.0-py3-none-any.whl#sha256=${digest(wheel, 'sha256', 'hex')}`;
+  put(
+    `${pypiHost}/simple/coppice-probe/index.html`,
+    `<a href="${link}">coppice_probe-1.0-py3-none-any.whl</a>`,
+  );
 }
 
 const bare = 'env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp';
@@ -135,7 +135,7 @@ describe.each(['container', 'gvisor'] as const)('in a sandbox of %s', (driver) =
     );
     const other = await sh(sandbox, `${npm} --registry https://evil.example.com/ install coppice-probe@1`);
     expect(other.code).not.toBe(0);
-    const missing = new Set(['evil.example.com refused', 'registry.npmjs.org allowed', 'pypi.org allowed']);
+    const missing = new Set(['evil.example.com refused', `${npmHost} allowed`, `${pypiHost} allowed`]);
     for await (const { name, verdict } of sandbox.connections()) {
       missing.delete(`${name} ${verdict}`);
       if (missing.size === 0) break;

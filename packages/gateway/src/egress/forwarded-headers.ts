@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 
-/** Belongs to one connection and goes no further. */
-const hopByHop = new Set([
+/** Headers that belong to one connection and are never passed on. */
+export const hopByHop = new Set([
   'connection',
   'keep-alive',
   'proxy-authenticate',
@@ -13,7 +13,7 @@ const hopByHop = new Set([
   'upgrade',
 ]);
 
-/** What says where a request goes and where it ends is not for one connection, whatever a client says about it. */
+/** A client may not drop these by naming them in `Connection`: they say where a request goes and where it ends. */
 const staying = new Set(['host', 'content-length']);
 
 /** What goes on to the next connection: not what is said to be for this one. */

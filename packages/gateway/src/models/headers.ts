@@ -1,18 +1,7 @@
 import type { IncomingMessage } from 'node:http';
+import { hopByHop } from '../egress/forwarded-headers.ts';
 
-/** Headers that are for one connection and never passed on. */
-const ofOneConnection = [
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'expect',
-];
+const ofOneConnection = [...hopByHop, 'expect'];
 
 /** Of a request: what the gateway says itself, what holds a key, and what says who pays. */
 const notFromClients = new Set([

@@ -25,7 +25,7 @@ export const memoryInUse = (limitBytes: number, cause?: unknown): CoppiceError =
 
 /**
  * Empty when the group is gone, as its last process may end at any time.
- * As UTF-8, because Node reads that without a buffer of 64 KiB for each call; every exec reads four of these files.
+ * Read as UTF-8: for any other encoding Node allocates 64 KiB per call, and every exec reads four of these files.
  */
 export function readCgroupFile(file: string): string {
   try {
